@@ -1,6 +1,7 @@
 #include "coordinator/coordinator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
@@ -99,6 +100,12 @@ void Coordinator::StepExecuting(const Event& event, Actions* actions) {
       return;
     case Event::kWrote:
       if (participant != nullptr) participant->wrote = true;  // for invariant 7
+      return;
+    case Event::kPrepareEarly:
+      if (participant != nullptr) PrepareEarly(*participant, actions);
+      return;
+    case Event::kVote:
+      if (participant != nullptr) TakeEarlyVote(*participant, event.vote, actions);
       return;
     case Event::kCommitRequested:
       local_wrote_ = event.local_wrote;
@@ -203,11 +210,25 @@ void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
   }
 }
 
+void Coordinator::PrepareEarly(Participant& participant, Actions* actions) {
+  if (std::exchange(participant.asked, true)) return;  // invariant 5
+  actions->push_back({.kind = Action::kSendPrepare, .island = participant.island, .early = true});
+}
+
+// It counts at the commit. READ is none: others may not have all their locks yet (invariant 3).
+void Coordinator::TakeEarlyVote(Participant& participant, VoteKind vote, Actions* actions) {
+  if (participant.voted || !participant.asked) return;  // invariant 5
+  participant.voted = true;
+  participant.vote = vote;
+  if (vote != VoteKind::kYes) Abort(actions);
+}
+
 void Coordinator::BeginVoting(Actions* actions) {
   ISLANDS_CHECK(state_ == State::kExecuting);
   const Participant* const only_writer = OnlyWriter();
   state_ = State::kVoting;
   for (Participant& participant : participants_) {
+    if (participant.asked && (participant.wrote || participant.voted)) continue;  // its vote is on its way
     if (&participant == only_writer) continue;  // invariant 4: it is asked last, to decide
     participant.asked = true;
     actions->push_back({.kind = Action::kSendPrepare, .island = participant.island});
@@ -318,6 +339,11 @@ bool Coordinator::OthersWrote() const {
                      [](const Participant& participant) { return participant.wrote; });
 }
 
+bool Coordinator::Wrote(uint32_t island) const {
+  return std::any_of(participants_.begin(), participants_.end(),
+                     [&](const Participant& p) { return p.island == island && p.wrote; });
+}
+
 bool Coordinator::VotedYes(uint32_t island) const {
   return std::any_of(participants_.begin(), participants_.end(),
                      [&](const Participant& p) { return p.island == island && p.voted_yes(); });
@@ -355,7 +381,7 @@ void Coordinator::CheckInvariants() const {
   for (const Participant& participant : participants_) {
     const auto same = [&](const Participant& other) { return other.island == participant.island; };
     ISLANDS_CHECK(std::count_if(participants_.begin(), participants_.end(), same) == 1);
-    ISLANDS_CHECK(state_ != State::kExecuting || (!participant.asked && !participant.voted));
+    ISLANDS_CHECK(state_ != State::kExecuting || !participant.voted || participant.voted_yes());
     ISLANDS_CHECK(!participant.voted || participant.asked || participant.vote == VoteKind::kNo);
     ISLANDS_CHECK(!participant.acknowledged || participant.voted_yes());
   }

@@ -74,6 +74,7 @@ void Participant::StepActive(const Event& event, Actions* actions) {
   switch (event.kind) {
     case Event::kPrepare:
       if (event.wrote) return BeginPrepare(event, actions);  // invariant 2: no YES before it is durable
+      if (event.early && !Planted(PlantedBug::kVoteReadEarly)) return;  // invariant 3: it is asked again
       actions->push_back({.kind = Action::kSendVote, .vote = VoteKind::kRead});  // invariant 3: locks go
       Apply(Action::kApplyCommit, actions);
       return Finish(actions);

@@ -10,6 +10,10 @@
 //      |--one-phase--> deciding --durable, answer--> decided --confirmed--> done
 //      '--abort, coordinator lost, timeout--> done (from preparing too)
 //
+// PREPARE may be early: sent with operations, while others still execute theirs (coordinator.h). Whoever
+// holds changes when it has executed them votes; who has only read keeps its locks and waits to be asked
+// again.
+//
 // A coordinator that has died and kept nothing (durability `none`) leaves its participants orphaned. They ask
 // each other (the cooperative termination protocol: Bernstein, Hadzilacos, Goodman 1987, ch. 7.4). A commit
 // that reached one of them reaches them all; where it reached none that is alive, the transaction is aborted.
@@ -33,7 +37,7 @@
 //     after kCommitDurable.
 //  3. Exactly one of kApplyCommit and kApplyAbort is produced, once; for a read-only participant kApplyCommit
 //     (it releases its locks, and by invariant 3 of coordinator.h every operation has answered everywhere by
-//     then).
+//     then, since it leaves an early PREPARE alone).
 //  4. A one-phase decider keeps its outcome until kOnePhaseConfirmed, kCoordinatorRestarted or
 //     kCoordinatorGone.
 //  5. Late and duplicate events change nothing, except that a duplicate request whose answer may be lost is
@@ -52,7 +56,7 @@ namespace islands::coordinator {
 
 struct ParticipantEvent {
   enum Kind : uint8_t {
-    kPrepare,  // wrote; fellows, which count when it is the first one
+    kPrepare,  // wrote; early; fellows, which count when it is the first one. Nothing executes here.
     kPrepareDurable,
     kDecision,  // commit
     kCommitDurable,
@@ -74,6 +78,7 @@ struct ParticipantEvent {
   Kind kind;
   bool commit = false;
   bool wrote = false;   // kPrepare, kCommitOnePhase: this branch holds changes
+  bool early = false;   // kPrepare: others may still execute
   uint32_t island = 0;  // of the fellow
   // kInquiryReply: the coordinator's. kDecisionReply: the fellow's: committed; aborted = there is nothing of
   // it here, and nothing will be; pending = in doubt, too, and hears nothing more from `gone`.

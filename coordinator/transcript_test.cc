@@ -104,6 +104,8 @@ void ReadArguments(const Words& words, ParticipantEvent* event, std::vector<uint
       }
     } else if (words[0] == "decision") {
       event->commit = Lookup<bool>({{"commit", true}, {"abort", false}}, word);
+    } else if (word == "early") {
+      event->early = true;
     } else if (words[0] == "prepare" || words[0] == "one-phase") {
       event->wrote = Lookup<bool>({{"wrote", true}, {"read-only", false}}, word);
     } else {
@@ -173,6 +175,7 @@ class CoordinatorMachine final : public Machine {
     static const std::vector<std::pair<std::string, E::Kind>> kKinds = {
         {"participant", E::kParticipant},
         {"wrote", E::kWrote},
+        {"prepare-early", E::kPrepareEarly},
         {"commit", E::kCommitRequested},
         {"abort", E::kAbortRequested},
         {"vote", E::kVote},
@@ -209,6 +212,7 @@ class CoordinatorMachine final : public Machine {
     std::string text = NameOf(kKinds, action.kind);
     if (action.island != 0) text += " " + std::to_string(action.island);
     if (action.kind == A::kSendDecision) text += action.commit ? " commit" : " abort";
+    if (action.early) text += " early";
     if (action.kind == A::kSendInquiryReply || action.kind == A::kAnswer) {
       text += " " + std::string(OutcomeName(action.outcome));
     }
@@ -443,8 +447,8 @@ TEST(Transcript, Replay_All) {
     if (Rewrites()) Rewrite(entry.path());
     scenarios += Replay(entry.path());
   }
-  EXPECT_EQ(files, 9);
-  EXPECT_GT(scenarios, 95);
+  EXPECT_EQ(files, 12);
+  EXPECT_GT(scenarios, 110);
 }
 
 // Nothing is impossible for a pure machine: whatever comes, late, again or by mistake, some scenario says
@@ -456,6 +460,7 @@ TEST(Transcript, Replay_ReachesEveryPairOfStateAndEvent) {
   }
   const std::vector<std::string> coordinator_events = {"participant",
                                                        "wrote",
+                                                       "prepare-early",
                                                        "commit",
                                                        "abort",
                                                        "vote yes",
@@ -480,6 +485,8 @@ TEST(Transcript, Replay_ReachesEveryPairOfStateAndEvent) {
                                                        "timeout"};
   const std::vector<std::string> participant_events = {"prepare wrote",
                                                        "prepare read-only",
+                                                       "prepare wrote early",
+                                                       "prepare read-only early",
                                                        "prepare-durable",
                                                        "decision commit",
                                                        "decision abort",

@@ -52,6 +52,7 @@ struct Message {
   bool first = false;   // kExecute: may begin the branch
   bool wrote = false;   // kExecute, kExecuteReply
   bool ok = true;       // kExecuteReply
+  bool early = false;   // kPrepare
   VoteKind vote = VoteKind::kNo;
   Outcome outcome = Outcome::kUnknown;
   uint64_t epoch = 0;       // the participant's that the transaction knew first; kUp: the peer's
@@ -79,7 +80,8 @@ struct Word {
 // What a run must have met now and then; otherwise the model proves nothing.
 struct Coverage {
   int committed = 0, aborted = 0, unknown = 0, one_phase = 0, inquiries = 0, restored = 0,
-      repeated_decisions = 0, orphaned = 0, told_by_fellows = 0, fellows_gone = 0, shares_lost = 0;
+      repeated_decisions = 0, early_votes = 0, orphaned = 0, told_by_fellows = 0, fellows_gone = 0,
+      shares_lost = 0;
 };
 
 class Model {
@@ -99,6 +101,7 @@ class Model {
     }
     local_wrote_ = Below(2) == 0;
     wants_commit_ = Below(6) != 0;
+    early_ = Below(2) == 0;
     if (orphans) {
       wants_commit_ = true;
       for (Branch& branch : branches_) branch.batches = 1, branch.writes = true;
@@ -146,6 +149,7 @@ class Model {
     uint64_t first_epoch = 0;  // that the transaction knew first; 0 = none
     bool restarted() const { return epoch != first_epoch; }
     int shipped = 0, replied = 0;
+    bool unlocked = false;  // it died, and everybody still executed: what it has read is not locked any more
     bool announced = false, told_wrote = false, voted_read = false;
   };
 
@@ -277,6 +281,7 @@ class Model {
     Break(i);
     --restart_budget_;
     ++branch.epoch;
+    branch.unlocked |= branch.machine && !commit_requested_;
     branch.to_participant.clear();
     branch.participant_side = 0;
     branch.machine.reset();
@@ -400,13 +405,27 @@ class Model {
       const bool last = ++branch.shipped == branch.batches;
       SendToParticipant(
           i, {.kind = Message::kExecute, .first = branch.shipped == 1, .wrote = last && branch.writes});
+      if (early_) PrepareEarly();
       return;
     }
-    if (!all) return;
+    if (!all || (early_ && !calm_ && Chance(60))) return;  // it works on at home while they vote
     driving_ = false;
-    commit_requested_ = wants_commit_;
-    StepCoordinator(
-        {.kind = wants_commit_ ? CE::kCommitRequested : CE::kAbortRequested, .local_wrote = local_wrote_});
+    // A later life has nothing locked that was only read, whatever an earlier one has voted.
+    const bool lost = early_ && std::any_of(branches_.begin(), branches_.end(),
+                                            [](const Branch& branch) { return branch.restarted(); });
+    commit_requested_ = wants_commit_ && !lost;
+    StepCoordinator({.kind = commit_requested_ ? CE::kCommitRequested : CE::kAbortRequested,
+                     .local_wrote = local_wrote_});
+  }
+
+  // Once the last operations have left. Some are sent changes, and then make none.
+  void PrepareEarly() {
+    const auto has_all = [](const Branch& branch) { return branch.shipped == branch.batches; };
+    if (!std::all_of(branches_.begin(), branches_.end(), has_all)) return;
+    for (size_t i = 0; i < branches_.size(); ++i) {
+      if (branches_[i].writes || Below(3) == 0)
+        StepCoordinator({.kind = CE::kPrepareEarly, .island = IslandOf(i)});
+    }
   }
 
   void SendToParticipant(size_t i, Message message) {
@@ -437,8 +456,8 @@ class Model {
     const size_t i = action.island >= 10 ? action.island - 10 : 0;
     switch (action.kind) {
       case CA::kSendPrepare:
-        Check(commit_requested_, "prepare before commit was requested");
-        return SendToParticipant(i, {.kind = Message::kPrepare});
+        Check(commit_requested_ || action.early, "prepare before commit was requested");
+        return SendToParticipant(i, {.kind = Message::kPrepare, .early = action.early});
       case CA::kSendCommitOnePhase:
         CheckOnePhase(i);
         return SendToParticipant(i, {.kind = Message::kOnePhase});
@@ -449,6 +468,8 @@ class Model {
         return SendToParticipant(i, {.kind = Message::kDecision, .commit = action.commit});
       case CA::kForceCommitRecord:
         Check(!forced_, "commit record forced twice");
+        for (const Branch& branch : branches_)
+          Check(!branch.unlocked, "commits though one's locks were gone");
         forced_ = coordinator_force_ = true;
         return;
       case CA::kLoseShare:
@@ -476,6 +497,11 @@ class Model {
         Check(answer_ || coordinator_restarted_, "forgotten without an answer");
         return;
     }
+  }
+
+  void CheckLocked() {
+    for (const Branch& branch : branches_)
+      Check(!branch.unlocked, "commits without the locks of one that died");
   }
 
   void CheckOnePhase(size_t decider) {
@@ -517,7 +543,8 @@ class Model {
         return;
       case Message::kVote:
         branch.voted_read |= message.vote == VoteKind::kRead;
-        if (machine_ && message.vote == VoteKind::kYes && machine_->state() == Coordinator::State::kVoting) {
+        if (machine_ && message.vote == VoteKind::kYes && !forced_) {
+          coverage_->early_votes += machine_->state() == Coordinator::State::kExecuting ? 1 : 0;
           if (std::find(record_.begin(), record_.end(), island) == record_.end()) record_.push_back(island);
         }
         return StepCoordinator({.kind = CE::kVote, .island = island, .vote = message.vote});
@@ -578,7 +605,8 @@ class Model {
       case Message::kPrepare:
         if (branch.machine && same_life) {
           const std::vector<uint32_t> fellows = FellowsOf(i);
-          return StepParticipant(i, {.kind = PE::kPrepare, .wrote = branch.wrote, .fellows = fellows});
+          return StepParticipant(
+              i, {.kind = PE::kPrepare, .wrote = branch.wrote, .early = message.early, .fellows = fellows});
         }
         return AnswerForGone(i, {.kind = PE::kPrepare}, same_life);
       case Message::kOnePhase:
@@ -735,6 +763,7 @@ class Model {
           Check(branch.prepared_durable, "YES before the prepare record was durable");
           branch.voted_yes = true;
         }
+        Check(action.vote != VoteKind::kRead || commit_requested_, "READ while others may still execute");
         return SendToCoordinator(i, {.kind = Message::kVote, .vote = action.vote});
       case PA::kSendAcknowledge:
         if (branch.machine) branch.committed_in_life = branch.committed_durable;
@@ -833,6 +862,7 @@ class Model {
   std::optional<Coordinator> machine_ = Coordinator();
   uint64_t coordinator_epoch_ = 1;
   bool driving_ = true, local_wrote_ = false, wants_commit_ = true, commit_requested_ = false;
+  bool early_ = false;  // PREPARE is sent with the last operations
   bool forced_ = false, coordinator_force_ = false, record_durable_ = false;
   std::vector<uint32_t> record_;  // the participants in the commit record
   size_t decisions_ = 0;
@@ -853,9 +883,10 @@ TEST(TwoPhaseCommitModel, RandomRuns) {
   }
   std::cout << coverage.committed << " committed, " << coverage.aborted << " aborted, " << coverage.unknown
             << " unknown, " << coverage.one_phase << " in one phase, " << coverage.inquiries << " inquiries, "
-            << coverage.restored << " restored, " << coverage.repeated_decisions << " decisions repeated, "
-            << coverage.orphaned << " orphaned, " << coverage.told_by_fellows << " told by fellows, "
-            << coverage.fellows_gone << " fellows gone, " << coverage.shares_lost << " shares lost\n";
+            << coverage.restored << " restored, " << coverage.early_votes << " early votes, "
+            << coverage.repeated_decisions << " decisions repeated, " << coverage.orphaned << " orphaned, "
+            << coverage.told_by_fellows << " told by fellows, " << coverage.fellows_gone << " fellows gone, "
+            << coverage.shares_lost << " shares lost\n";
   EXPECT_GT(coverage.committed, 2000);
   EXPECT_GT(coverage.aborted, 2000);
   EXPECT_GT(coverage.unknown, 20);
@@ -863,8 +894,9 @@ TEST(TwoPhaseCommitModel, RandomRuns) {
   EXPECT_GT(coverage.inquiries, 500);
   EXPECT_GT(coverage.restored, 500);
   EXPECT_GT(coverage.repeated_decisions, 100);
+  EXPECT_GT(coverage.early_votes, 8000);
   EXPECT_GT(coverage.orphaned, 400);
-  EXPECT_GT(coverage.told_by_fellows, 15);
+  EXPECT_GT(coverage.told_by_fellows, 10);
   EXPECT_GT(coverage.fellows_gone, 100);
   EXPECT_GT(coverage.shares_lost, 200);
 }

@@ -15,6 +15,8 @@ namespace islands::runtime {
 
 enum class PlantedBug : uint8_t {
   kNone,
+  kVoteReadEarly,          // a participant that only read answers an early PREPARE, and releases its locks
+  kTrustEarlierVotes,      // an early vote counts although its giver has died before all had executed
   kReleaseReadLocksEarly,  // a participant that only read releases its locks with its step, before the vote
   kReleaseAtYes,           // a participant releases its write locks when it votes YES
   kSkipNextKeyLock,        // a scan locks the keys it returns, not the gaps between them
@@ -114,7 +116,7 @@ enum class PlantedBug : uint8_t {
   kNameWorkloadOnce,       // only the first command of a life says whose it is
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
-inline constexpr uint32_t kPlantedBugs = 98;
+inline constexpr uint32_t kPlantedBugs = 100;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -5,10 +5,14 @@
 // all pairs of workers would wake idle cores for nothing. A pulse costs its worker a store, and its watchers
 // a load a few times a second.
 //
+// Beside them stands which life of an island was the last to begin: whatever a later one does comes after
+// that, so whoever still finds the one that it knows can be sure that none has done anything yet.
+//
 // What a pulse does not say is that somebody is dead. Who stands still may go on at any moment and finish
 // what it was about to do: only the kernel's lock is a proof of death.
 //
-// Thread safety: Beat by the worker whose pulse it is, SetResting by whoever stops it, the rest by anybody.
+// Thread safety: Beat by the worker whose pulse it is, SetResting by whoever stops it, SetLife by the island
+// that begins it, the rest by anybody.
 //
 // Invariants: 1. pulses share no cache line; 2. the shared memory cannot be made smaller while it is in use.
 #pragma once
@@ -48,6 +52,10 @@ class PulseBoard {
     return At(island, worker).load(std::memory_order_relaxed);
   }
 
+  // Its boot epoch, before the island says anything to anybody or changes anything that others see.
+  void SetLife(uint32_t island, uint64_t boot_epoch) { LineOf(island, 0).life.store(boot_epoch); }
+  uint64_t Life(uint32_t island) const { return LineOf(island, 0).life.load(); }
+
   // Whoever stands still on purpose says so: while its island loads rows, or counts them.
   void SetResting(uint32_t island, uint32_t worker, bool resting) {
     LineOf(island, worker).resting.store(resting, std::memory_order_relaxed);
@@ -60,6 +68,7 @@ class PulseBoard {
   struct alignas(64) Line {
     std::atomic<uint64_t> pulse;  // no initializers: zeroed memory is a valid array of these
     std::atomic<bool> resting;
+    std::atomic<uint64_t> life;  // of the island; worker 0's counts
   };
   explicit PulseBoard(std::vector<size_t> first) : first_(std::move(first)) {}
   Line& LineOf(uint32_t island, uint32_t worker) const { return lines_[first_[island] + worker]; }

@@ -2,7 +2,7 @@
 """Verifies the models of this folder with Spin: exhaustively, and that they would notice what they are there to
 notice.
 
-  check.py            everything (about three minutes on two cores)
+  check.py            everything (about four minutes on two cores)
   check.py NAME...    only these runs; --list prints their names
   check.py --keep DIR leaves the generated verifiers and error trails there
 
@@ -62,6 +62,12 @@ RUNS = [
         what="2 participants, 2 crashes, a broken link, an early timer, every message again and late"),
     Run("ends", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "DUPLICATES=0"), cycles=True,
         what="2 participants, 2 crashes, a broken link, late messages: no run is infinite"),
+    Run("early", "verify", ("N=3", "CRASHES=1", "EARLY=1"),
+        what="3 participants, any asked to prepare with their operations, a crash, every message again and late"),
+    Run("early-timers", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "TIMERS=1", "EARLY=1"),
+        what="the same of 2, 2 crashes, a broken link, an early timer"),
+    Run("early-ends", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "EARLY=1", "DUPLICATES=0"), cycles=True,
+        what="the same of 2, 2 crashes, a broken link, late messages: no run is infinite"),
     orphans("orphans", "verify", "N=3", "CRASHES=3", "BREAKS=1",
             what="3 participants that keep nothing, 3 crashes, a broken link, any stalls"),
     epochs("epochs", "verify", what="workers with two transactions and one, of both kinds"),
@@ -87,6 +93,8 @@ RUNS = [
     Run("aborts-in-doubt", "planted", SMALL + ("ABORT_IN_DOUBT",)),
     Run("never-asks", "planted", SMALL + ("NEVER_ASK",)),
     Run("prepares-too-early", "planted", SMALL + ("PREPARE_TOO_EARLY",)),
+    Run("votes-read-early", "planted", SMALL + ("EARLY=1", "READ_VOTES_EARLY")),
+    Run("counts-earlier-lives", "planted", SMALL + ("EARLY=1", "COUNTS_EARLIER_LIVES")),
     orphans("gives-up-by-a-clock", "planted", "GIVES_UP_BY_A_CLOCK"),
     orphans("acknowledges-unapplied", "planted", "ACKNOWLEDGES_UNAPPLIED"),
     orphans("orphans-abort-at-once", "planted", "ABORTS_AT_ONCE"),
@@ -126,6 +134,8 @@ RUNS = [
     Run("recovered-coordinator", "reach", SMALL + ("REACH=coordinator==COMMITTING&&coordinator_restarted",)),
     Run("recovered-in-doubt", "reach", SMALL + ("REACH=p[0].machine==PREPARED&&!p[0].same_life",)),
     Run("recovered-decider", "reach", SMALL + ("REACH=p[0].machine==DECIDED_C&&!p[0].same_life",)),
+    Run("voted-while-others-execute", "reach", SMALL + ("EARLY=1", "REACH=p[1].vote==YES&&!p[0].executed")),
+    Run("asked-again", "reach", SMALL + ("EARLY=1", "REACH=p[0].prepare_early!=0&&p[0].vote==READ")),
     Run("commit-without-answer", "reach", SMALL + ("REACH=commit_durable&&answer==0",)),
     orphans("aborted-with-a-fellow-gone", "reach", "REACH=p[0].state==ABORTED&&p[0].gone!=0&&p[0].doubt!=0"),
     orphans("told-by-a-fellow", "reach", "REACH=p[0].state==COMMITTED&&p[0].gone!=0&&coordinator==CDEAD"),

@@ -9,6 +9,8 @@
  * (may be delivered, at any time, or never). With DUPLICATES a delivered message stays LATE: it may come again,
  * any number of times, in any order. That is more than any transport of ours can do, order included.
  *
+ * With EARLY any participants may have been sent PREPARE along with their operations.
+ *
  * The participants are alike, so their records are kept sorted (Canonical): one state stands for up to N!.
  *
  * Progress: timers that are needed fire only when nothing else can happen, and there may be only MAX_ROUNDS of
@@ -28,6 +30,9 @@
 #endif
 #ifndef DUPLICATES
 #define DUPLICATES 1
+#endif
+#ifndef EARLY
+#define EARLY 0
 #endif
 #define MAX_ROUNDS 3
 
@@ -80,6 +85,7 @@ typedef Pair {
   unsigned decides : 1;           /* its commit record is a one-phase one */
   unsigned nobody_asks : 1;
   unsigned said_yes : 1;
+  unsigned unlocked : 1;          /* has died since it executed, and before all had: what it read is not locked */
   unsigned final : 2;             /* of its changes; survives everything, for the properties only */
   /* What the coordinator's machine knows of it. */
   unsigned replied : 1;
@@ -93,6 +99,7 @@ typedef Pair {
   /* Messages to the participant. */
   unsigned execute : 2;
   unsigned prepare : 2;
+  unsigned prepare_early : 2;
   unsigned one_phase : 2;
   unsigned decide_commit : 2;
   unsigned decide_abort : 2;
@@ -159,6 +166,7 @@ inline Break(x) {
     p[x].down = (p[x].down == UP -> BROKEN : p[x].down);
     p[x].back = (p[x].back == UP -> BROKEN : p[x].back);
     Delay(p[x].execute); Delay(p[x].prepare); Delay(p[x].one_phase); Delay(p[x].decide_commit);
+    Delay(p[x].prepare_early);
     Delay(p[x].decide_abort); Delay(p[x].confirm); Delay(p[x].told_committed); Delay(p[x].told_aborted);
     Delay(p[x].ask_decider); Delay(p[x].execute_reply); Delay(p[x].vote_yes); Delay(p[x].vote_no);
     Delay(p[x].vote_read); Delay(p[x].acknowledge); Delay(p[x].inquiry); Delay(p[x].reply_committed);
@@ -217,14 +225,37 @@ inline CountVotes() {
     local_final = COMMITTED;
     coordinator = ONE_PHASE
   :: !waiting && !unasked && (local_wrote || any_yes) ->
+    CheckLocked();
     coordinator = FORCING;
 #ifdef DECIDE_BEFORE_DURABLE
     SendDecisions();
 #endif
   :: !waiting && !unasked && !local_wrote && !any_yes ->
+    CheckLocked();
     local_final = COMMITTED;
     Answer(COMMITTED);
     coordinator = DONE
+  fi
+}
+
+/* What everybody has executed stays locked until now: a commit stands for that. */
+inline CheckLocked() {
+  for (j : 0 .. N - 1) { assert(!p[j].unlocked) }
+}
+
+/* A later life of one that was asked early has nothing locked that was only read. */
+inline LookForLaterLives() {
+  waiting = 0;
+#ifndef COUNTS_EARLIER_LIVES
+  for (j : 0 .. N - 1) { if :: p[j].asked && !p[j].same_life -> waiting = 1 :: else fi }
+#endif
+}
+
+inline RequestCommit() {
+  LookForLaterLives();
+  if
+  :: waiting -> CoordinatorAbort()
+  :: else -> BeginVoting()
   fi
 }
 
@@ -234,7 +265,8 @@ inline BeginVoting() {
   for (j : 0 .. N - 1) { count = count + p[j].writes }
   for (j : 0 .. N - 1) {
     if
-    :: count == 1 && !local_wrote && p[j].writes   /* decides alone, after the readers */
+    :: p[j].asked && (p[j].writes || p[j].vote != 0)   /* has voted, or will */
+    :: count == 1 && !local_wrote && p[j].writes && !p[j].asked   /* decides alone, after the readers */
     :: else -> p[j].asked = 1; Send(p[j].prepare, p[j].down)
     fi
   }
@@ -249,6 +281,9 @@ inline TakeVote(kind) {
     :: kind == NO -> CoordinatorAbort()
     :: else -> CountVotes()
     fi
+  :: coordinator == EXECUTING && p[i].vote == 0 && p[i].asked ->
+    p[i].vote = kind;
+    if :: kind != YES -> CoordinatorAbort() :: else fi
   :: else
   fi
 }
@@ -393,6 +428,22 @@ inline TakePrepare() {
   fi
 }
 
+/* It executes, and votes then; or it has read only, and is asked again. */
+inline TakePrepareEarly() {
+  if
+  :: HAS_MACHINE(i) && p[i].same_life ->
+    if
+    :: p[i].machine == ACTIVE && p[i].writes -> p[i].machine = PREPARING
+#ifdef READ_VOTES_EARLY
+    :: p[i].machine == ACTIVE && !p[i].writes -> ReleaseReader()
+#endif
+    :: p[i].machine == PREPARED -> Send(p[i].vote_yes, p[i].back)
+    :: else
+    fi
+  :: else -> Send(p[i].vote_no, p[i].back)
+  fi
+}
+
 inline TakeOnePhase() {
   if
   :: HAS_MACHINE(i) && p[i].same_life ->
@@ -506,6 +557,7 @@ inline InquiryDue(x) {
 /* `lucky`: what was being forced, and what was written without being forced, has reached the disk. */
 inline CrashParticipant(lucky) {
   crashes--;
+  p[i].unlocked = (coordinator == EXECUTING && HAS_MACHINE(i) -> 1 : p[i].unlocked);
   Break(i);
   p[i].back = DOWN;
   p[i].same_life = 0;
@@ -589,7 +641,7 @@ inline Canonical() {
     if
     :: coordinator != EXECUTING && coordinator != VOTING ->
       p[j].execute_reply = NONE; p[j].vote_yes = NONE; p[j].vote_no = NONE; p[j].vote_read = NONE;
-      p[j].replied = 0; p[j].asked = 0;
+      p[j].replied = 0; p[j].asked = 0; p[j].unlocked = 0;
       p[j].vote = (p[j].vote == YES && (commit_durable || coordinator == FORCING) -> YES : 0);
       p[j].acknowledged = (coordinator == COMMITTING -> p[j].acknowledged : 0);
       p[j].decider = (coordinator == DONE -> 0 : p[j].decider);
@@ -619,6 +671,7 @@ inline Canonical() {
       p[j].decide_abort = NONE; p[j].confirm = NONE; p[j].told_committed = NONE; p[j].told_aborted = NONE;
       p[j].execute = NONE; p[j].inquiry = NONE;
       p[j].prepare = (coordinator == EXECUTING || coordinator == VOTING -> p[j].prepare : NONE);
+      p[j].prepare_early = (coordinator == EXECUTING || coordinator == VOTING -> p[j].prepare_early : NONE);
       p[j].decide_commit = (coordinator == COMMITTING -> p[j].decide_commit : NONE)
     :: else
     fi
@@ -648,6 +701,7 @@ end:
   /* At the participant's island. */
   :: d_step { ANY(execute) -> p[i].execute = NONE; TakeExecute(); After() }
   ON(prepare, TakePrepare())
+  ON(prepare_early, TakePrepareEarly())
   ON(one_phase, TakeOnePhase())
   ON(decide_commit, TakeDecideCommit())
   ON(decide_abort, TakeDecideAbort())
@@ -713,10 +767,10 @@ proctype AtCoordinator() {
 end:
   do
 #ifdef PREPARE_TOO_EARLY
-  :: d_step { coordinator == EXECUTING && (p[0].replied || REPLIED(1) || REPLIED(2)) -> BeginVoting(); After() }
+  :: d_step { coordinator == EXECUTING && (p[0].replied || REPLIED(1) || REPLIED(2)) -> RequestCommit(); After() }
 #else
   :: d_step {
-    coordinator == EXECUTING && REPLIED(0) && REPLIED(1) && REPLIED(2) -> BeginVoting(); After()
+    coordinator == EXECUTING && REPLIED(0) && REPLIED(1) && REPLIED(2) -> RequestCommit(); After()
   }
 #endif
   :: d_step { coordinator == EXECUTING || coordinator == VOTING -> CoordinatorAbort(); After() }
@@ -733,6 +787,7 @@ end:
 #define STILL(x) (x >= N || (p[x % N].down == UP && p[x % N].back == UP && \
   p[x % N].machine != PREPARING && p[x % N].machine != PCOMMITTING && p[x % N].machine != DECIDING && \
   p[x % N].execute != FRESH && p[x % N].prepare != FRESH && p[x % N].one_phase != FRESH && \
+  p[x % N].prepare_early != FRESH && \
   p[x % N].decide_commit != FRESH && p[x % N].decide_abort != FRESH && p[x % N].confirm != FRESH && \
   p[x % N].told_committed != FRESH && p[x % N].told_aborted != FRESH && p[x % N].ask_decider != FRESH && \
   p[x % N].execute_reply != FRESH && p[x % N].vote_yes != FRESH && p[x % N].vote_no != FRESH && \
@@ -765,7 +820,11 @@ init {
     for (k : 0 .. N - 1) {
       p[k].same_life = 1;
       p[k].execute = FRESH;
-      if :: p[k].writes = 0 :: p[k].writes = 1 fi
+      if :: p[k].writes = 0 :: p[k].writes = 1 fi;
+      if
+      :: EARLY -> p[k].asked = 1; p[k].prepare_early = FRESH
+      :: skip
+      fi
     }
     k = 0;
     if :: local_wrote = 0 :: local_wrote = 1 fi;

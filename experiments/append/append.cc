@@ -176,6 +176,7 @@ runtime::Task<absl::Status> AppendWorkload::Run(instance::Transaction& transacti
     batch.Write(table_, Uint64Key(keys[i]), 0, rest.first(row_bytes_));
     rest = rest.subspan(row_bytes_);
   }
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   for (size_t i = 0; i < batch.size(); ++i) {

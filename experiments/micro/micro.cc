@@ -207,6 +207,7 @@ runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transactio
         break;
     }
   }
+  batch.LastElsewhere();
   absl::Status status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   for (size_t i = 0; i < keys.size(); ++i) {

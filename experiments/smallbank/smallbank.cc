@@ -278,6 +278,7 @@ runtime::Task<absl::Status> SmallBankWorkload::Run(instance::Transaction& transa
   if (!status.ok() || bank.transaction == Kind::kBalance) co_return status;
   batch.Clear();
   AddWrites(bank, balances, batch);
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   co_return status;
 }

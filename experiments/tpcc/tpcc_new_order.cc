@@ -1,6 +1,6 @@
 // New-Order (clause 2.4.2), in two batches: what is read, then what is written. An order with lines from
-// other warehouses, perhaps of other islands, reads in two batches, the stock first: nobody has to wait
-// meanwhile for the warehouse and the district, which all others want.
+// other warehouses, perhaps of other islands, is done with the stock first, to the votes of those islands:
+// nobody has to wait meanwhile for the warehouse and the district, which all others want.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -142,6 +142,12 @@ void EnterLine(const TpccTables& tables, const TpccRequest& request, const Noted
   batch.Insert(tables.order_line, key, BytesOf(row));
 }
 
+void WriteStocks(const TpccTables& tables, const TpccRequest& request, const Noted& noted, Batch& batch) {
+  for (uint32_t i = 0; i < request.lines; ++i) {
+    if (!noted.line[i].unused) WriteStock(tables, request, noted, i, batch);
+  }
+}
+
 void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const TpccRequest& request,
            const Noted& noted, Batch& batch) {
   const uint32_t next = noted.number + 1;
@@ -158,9 +164,7 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
   const LastOrderRow last{noted.number};
   batch.Put(tables.last_order, CustomerKey(request.warehouse, request.district, request.customer.customer),
             BytesOf(last));
-  for (uint32_t i = 0; i < request.lines; ++i) {
-    if (!noted.line[i].unused) WriteStock(tables, request, noted, i, batch);
-  }
+  if (row.all_local) WriteStocks(tables, request, noted, batch);
   // One behind the other, as they will be: each is looked for from where the one before it was found.
   for (uint32_t i = 0; i < request.lines; ++i) {
     if (!noted.line[i].unused) EnterLine(tables, request, noted, i, batch);
@@ -180,6 +184,14 @@ TpccWorkload::Result TpccWorkload::NewOrder(instance::Transaction& transaction,
   Noted noted;
   if (status.ok()) status = NoteLines(request, batch, all_local ? size_t{kFirstLine} : 0, &noted);
   if (status.ok() && !all_local) {
+    batch.Clear();
+    WriteStocks(tables_, request, noted, batch);
+    batch.LastElsewhere();
+    Result taken = transaction.Execute(batch);
+    status = co_await taken;
+    if (status.ok() && FirstFailed(batch) < batch.size())
+      status = Contradiction("the stock of an order was there, and is gone");
+    if (!status.ok()) co_return status;
     batch.Clear();
     AskHome(tables_, request, batch);
     Result home = transaction.Execute(batch);

@@ -153,7 +153,8 @@ TEST(TpccProcedure, NewOrder_TakesStockAndEntersTheOrder) {
   stock.account.quantity = 13;
   shop.store.Set(shop.ids.stock, StockKey(0, 8), stock);
   ASSERT_TRUE(shop.Run().ok());
-  EXPECT_EQ(shop.store.batches, 3) << "the stock, since some is elsewhere; the district; what is written";
+  EXPECT_EQ(shop.store.batches, 4)
+      << "the stock and its changes, some being elsewhere; the district; the order";
   EXPECT_EQ(shop.store.Get<DistrictRow>(shop.ids.payment.district, DistrictKey(1, 3)).next_order, 32u);
   const auto order = shop.store.Get<OrderRow>(shop.ids.orders, OrderKey(1, 3, 31));
   EXPECT_EQ(order.carrier, 0);

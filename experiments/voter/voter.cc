@@ -158,6 +158,7 @@ runtime::Task<absl::Status> VoterWorkload::Run(instance::Transaction& transactio
     const PhoneRow counted = {.votes = votes + 1};
     batch.Put(tables_.phone, phone, BytesOf(counted));
   }
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   if (batch.code(0) != StatusCode::kOk)

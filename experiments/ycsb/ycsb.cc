@@ -218,6 +218,10 @@ runtime::Task<absl::Status> YcsbWorkload::Run(instance::Transaction& transaction
     const auto last_place = static_cast<uint64_t>(partition.SiteBegin(operation.site + 1) - 1);
     Add(transaction.id(), ycsb, operation, last_place, batch);
   }
+  const bool modifies =
+      std::any_of(ycsb.operations.begin(), ycsb.operations.end(),
+                  [](const YcsbOperation& operation) { return operation.kind == YcsbKind::kModify; });
+  if (!modifies) batch.LastElsewhere();
   absl::Status status = co_await transaction.Execute(batch);
   if (status.ok()) status = Check(ycsb, batch);
   if (!status.ok()) co_return status;
@@ -233,6 +237,7 @@ runtime::Task<absl::Status> YcsbWorkload::Run(instance::Transaction& transaction
                 std::span(ycsb.row).subspan(offset, options_.field_bytes));
   }
   if (batch.empty()) co_return absl::OkStatus();
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   co_return status;
 }

@@ -465,9 +465,11 @@ void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 }
 
 // What it has only read, or means to insert, needs no lock any more: all of the transaction's operations had
-// been carried out everywhere when it prepared. Gaps need none either: a scan meets the keys that the branch
-// has inserted or deleted, ghosts among them, and locks each; and such a key stays until it is a ghost that
-// goes, which takes its gap. An index scan does not meet entries that have gone, so those need theirs.
+// been carried out everywhere when it prepared; or PREPARE was early, and its coordinator does not commit if
+// they had not when this life began (Coordinated::LostVoter). Gaps need none either: a scan meets the keys
+// that the branch has inserted or deleted, ghosts among them, and locks each; and such a key stays until it
+// is a ghost that goes, which takes its gap. An index scan does not meet entries that have gone, so those
+// need theirs.
 absl::Status Executor::AdoptPrepared(Branch& branch) {
   Adopt(branch);
   bool free = true;

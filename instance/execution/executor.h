@@ -86,8 +86,9 @@ class Executor : private log::Journal::Publisher {
   Progress Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
                Failure* failure);
 
-  // The branch that takes no locks, if any, takes what it remembers. Called whenever a coroutine gives control
-  // back, before anything else runs: there are more ways to suspend than a transaction's waits for locks.
+  // The branch that takes no locks, if any, takes what it remembers. Called whenever a coroutine gives
+  // control back, before anything else runs: there are more ways to suspend than a transaction's waits for
+  // locks.
   void EndQuiet() {
     if (quiet_ != nullptr) LockTouched();
     if (changing_ != nullptr) Publish(*std::exchange(changing_, nullptr));

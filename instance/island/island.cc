@@ -337,6 +337,7 @@ absl::Status Island::CreateWorkers() {
   shared_.layout_generation = config_.layout_generation();
   shared_.proven_dead = seams_.proven_dead;
   shared_.pulses = seams_.pulses;
+  if (shared_.pulses != nullptr) shared_.pulses->SetLife(config_.island(), config_.boot_epoch());
   messaging::LinksOptions links;
   links.cluster_id = config_.cluster_id();
   links.boot_epoch = config_.boot_epoch();

@@ -87,6 +87,7 @@ class Bank final : public instance::Workload {
     batch.Clear();
     batch.Add(accounts_, from, 0, -transfer.amount);
     batch.Add(accounts_, to, 0, transfer.amount);
+    if (transfer.amount % 2 == 0) batch.LastElsewhere();
     runtime::Task<absl::Status> move = transaction.Execute(batch);
     co_return co_await move;
   }

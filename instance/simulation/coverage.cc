@@ -8,7 +8,7 @@ using CoordinatorState = coordinator::Coordinator::State;
 using ParticipantState = coordinator::Participant::State;
 
 static_assert(static_cast<size_t>(CoordinatorState::kDone) == kCoordinatorStates);
-static_assert(static_cast<size_t>(ParticipantState::kDone) == kStates - kCoordinatorStates);
+static_assert(static_cast<size_t>(ParticipantState::kDone) == kVotedEarly - kCoordinatorStates);
 
 std::string_view FaultName(Fault fault) {
   switch (fault) {
@@ -31,6 +31,7 @@ std::string_view FaultName(Fault fault) {
 }
 
 std::string StateName(StateIndex state) {
+  if (state == kVotedEarly) return "coordinator voted early";
   if (state < kCoordinatorStates) {
     return fmt::format("coordinator {}", coordinator::StateName(static_cast<CoordinatorState>(state)));
   }

@@ -29,10 +29,13 @@ inline constexpr size_t kFaults = 7;
 std::string_view FaultName(Fault fault);
 inline bool IsCrash(Fault fault) { return fault <= Fault::kRestartPeer; }
 
-// The machines' states but kDone, coordinators' first.
+// The machines' states but kDone, coordinators' first; and as the last one that of a coordinator that
+// executes and has votes already, PREPARE having been early.
 using StateIndex = uint8_t;
 inline constexpr size_t kCoordinatorStates = 6;
-inline constexpr size_t kStates = 13;
+inline constexpr size_t kStates = 14;
+inline constexpr StateIndex kVotedEarly = kStates - 1;
+constexpr bool IsCoordinators(StateIndex state) { return state < kCoordinatorStates || state == kVotedEarly; }
 constexpr StateIndex IndexOf(coordinator::Coordinator::State state) { return static_cast<StateIndex>(state); }
 constexpr StateIndex IndexOf(coordinator::Participant::State state) {
   return static_cast<StateIndex>(kCoordinatorStates + static_cast<size_t>(state));

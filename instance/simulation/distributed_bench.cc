@@ -93,6 +93,7 @@ class Changes final : public instance::Workload {
     for (const uint64_t key : static_cast<const Keys&>(request).keys) {
       update_ ? batch.Update(0, Uint64Key(key), 0, 1) : batch.Add(0, Uint64Key(key), 0, 1);
     }
+    batch.LastElsewhere();
     runtime::Task<absl::Status> execute = transaction.Execute(batch);
     co_return co_await execute;
   }

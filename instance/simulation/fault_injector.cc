@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace islands::simulation {
 
 using coordinator::Coordinator;
+using coordinator::Participant;
 using messaging::Address;
 
 bool Machine::HasPeer(uint32_t island) const {
@@ -21,7 +23,11 @@ std::vector<Machine> Machines(SimCluster& cluster) {
       const Address where{island, worker->options().index};
       for (const instance::CoordinatorEntry* entry : worker->coordinated().All()) {
         if (entry->machine.done()) continue;
-        Machine machine{IndexOf(entry->machine.state()), where, entry->id, {}};
+        const bool voted = std::any_of(entry->peers.begin(), entry->peers.end(), [&](const auto& peer) {
+          return entry->machine.VotedYes(peer.island);
+        });
+        const bool early = voted && entry->machine.state() == Coordinator::State::kExecuting;
+        Machine machine{early ? kVotedEarly : IndexOf(entry->machine.state()), where, entry->id, {}};
         for (const auto& peer : entry->peers) {
           machine.peers.push_back({peer.island, where.worker % cluster.workers_of(peer.island)});
         }
@@ -49,15 +55,23 @@ void FaultInjector::Note(const std::string& what) {
 
 // What dies with an island, as far as the history has to know (history.h: torn, doomed).
 void FaultInjector::Lose(uint32_t island) {
-  for (const Machine& machine : Machines(cluster_)) {
+  const std::vector<Machine> machines = Machines(cluster_);
+  std::set<coordinator::TransactionId> voted;  // of the branches there
+  for (const Machine& machine : machines) {
+    if (machine.where.island == island && machine.state == IndexOf(Participant::State::kPrepared))
+      voted.insert(machine.id);
+  }
+  for (const Machine& machine : machines) {
     const bool here = machine.where.island == island;
     const bool peer = !here && machine.HasPeer(island);
     if (here) coverage_.Add(machine.state, Fault::kCrashSelf);
     if (peer) coverage_.Add(machine.state, Fault::kCrashPeer), bereft_[island].insert(machine.id);
-    Attempt* attempt = machine.state < kCoordinatorStates ? history_.Find(machine.id) : nullptr;
+    Attempt* attempt = IsCoordinators(machine.state) ? history_.Find(machine.id) : nullptr;
     if (attempt == nullptr || keeps_) continue;
     if (here && machine.state == IndexOf(Coordinator::State::kCommitting)) attempt->torn = true;
-    if (peer && machine.state == IndexOf(Coordinator::State::kExecuting)) attempt->doomed = true;
+    const bool executes =
+        machine.state == IndexOf(Coordinator::State::kExecuting) || machine.state == kVotedEarly;
+    if (peer && executes && !voted.contains(machine.id)) attempt->doomed = true;
   }
 }
 

@@ -78,7 +78,7 @@ struct Attempt {
   // Its coordinator died while it told the participants to commit, and lost its own changes: its branches
   // stand for themselves. (What they have become they have agreed on.)
   bool torn = false;
-  // Its coordinator still executed when a participant died: that branch can never have voted.
+  // Its coordinator still executed when a participant died that had not voted: it never will.
   bool doomed = false;
   // Power was lost, and nobody had promised that its answer would survive that.
   bool cut = false;

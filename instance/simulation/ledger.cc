@@ -378,6 +378,7 @@ class Ledger final : public instance::Workload {
     Batch& batch = transaction.batch();
     for (uint32_t n = 0; n < request.batches; ++n) {
       if (!run.Fill(n, &batch)) continue;
+      if (n == request.last_elsewhere) batch.LastElsewhere();
       runtime::Task<absl::Status> execute = transaction.Execute(batch);
       absl::Status status = co_await execute;
       if (!status.ok()) co_return status;

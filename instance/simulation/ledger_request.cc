@@ -31,6 +31,8 @@ class LedgerGenerator final : public instance::Generator {
   Act PickPointAct(runtime::Random& random) const;
   void MakeScan(runtime::Random& random, Item* item) const;
   void MakeColourScan(runtime::Random& random, Item* item) const;
+  bool IsElsewhere(const Item& item) const;
+  uint32_t LastElsewhere(const LedgerRequest& request) const;
   void MakePoint(runtime::Random& random, const LedgerRequest& request, Item* item) const;
 
   const std::shared_ptr<LedgerContext> context_;
@@ -101,6 +103,13 @@ void LedgerGenerator::MakeScan(runtime::Random& random, Item* item) const {
   item->end_key = std::min(most, item->key + 1 + random.Below(widest));
 }
 
+bool LedgerGenerator::IsElsewhere(const Item& item) const {
+  const bool ranges = item.act == Act::kScan || item.act == Act::kRescan;
+  const uint64_t first = item.act == Act::kColourScan ? item.site_key : item.key;
+  const uint64_t last = ranges ? item.end_key - 1 : first;
+  return first < First(own_.first) || last >= First(own_.first + own_.count);
+}
+
 void LedgerGenerator::MakePoint(runtime::Random& random, const LedgerRequest& request, Item* item) const {
   item->act = PickPointAct(random);
   const bool wants_row = item->act != Act::kInsert && item->act != Act::kDelete;
@@ -130,6 +139,7 @@ void LedgerGenerator::Next(runtime::Random& random, instance::Request& filled) {
   const uint64_t items = 1 + random.Below(longer ? 10 : 4);
   const uint64_t batches = 1 + random.Below(longer ? 6 : 2);
   request.batches = 1;
+  request.last_elsewhere = UINT32_MAX;
   for (uint64_t n = 0; n < items; ++n) {
     Item item;
     item.batch = static_cast<uint32_t>(random.Below(batches));
@@ -141,6 +151,18 @@ void LedgerGenerator::Next(runtime::Random& random, instance::Request& filled) {
     request.batches = std::max(request.batches, item.batch + (item.two_steps() ? 2 : 1));
     request.items.push_back(item);
   }
+  if (request.items.front().amount % 2 == 0) request.last_elsewhere = LastElsewhere(request);
+}
+
+// Nobody is asked to prepare where there is none.
+uint32_t LedgerGenerator::LastElsewhere(const LedgerRequest& request) const {
+  uint32_t last = 0;
+  for (const Item& item : request.items) {
+    if (!IsElsewhere(item)) continue;
+    const uint32_t second = item.act == Act::kRescan ? request.batches - 1 : item.batch + 1;
+    last = std::max(last, item.two_steps() ? second : item.batch);
+  }
+  return last;
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct Item {
 struct LedgerRequest final : instance::Request {
   std::vector<Item> items;
   uint32_t batches = 1;
+  uint32_t last_elsewhere = UINT32_MAX;  // the batch that says it is the last one for other islands, if any
   bool fails = false;
   int64_t asked_ns = 0;
   // What Run takes from elsewhere, for who repeats it (durability `command`).

@@ -154,7 +154,7 @@ std::optional<PlannedFault> PlanFaultBefore(Random& random, StateIndex state, Fa
   return std::nullopt;
 }
 
-// The pair of state and fault that this seed is aimed at. The numbers of states (9) and faults (7) have no
+// The pair of state and fault that this seed is aimed at. The numbers of states (10) and faults (7) have no
 // factor in common, so consecutive seeds go through all pairs, and a few of them through all of either.
 void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
   const std::vector<StateIndex> states = LastingStates();

@@ -262,8 +262,8 @@ void Checker::CheckAttempts() {
     const Attempt& attempt = history_.attempts()[participant.attempt];
     if (attempt.doomed) {
       Report(fmt::format(
-          "lost branch: {} committed although an island with one of its branches had died before it "
-          "asked for the commit",
+          "lost branch: {} committed although an island with one of its branches had died before that "
+          "one voted",
           Name(who)));
     }
     std::map<uint32_t, uint64_t> lives;

@@ -42,7 +42,8 @@ void BranchTable::Reap() {
     entry->batch.Clear();
     entry->operations.clear();
     entry->failure = {};
-    entry->executing = entry->ended = entry->outcome_kept = entry->restored = false;
+    entry->executing = entry->prepares_after = entry->ended = false;
+    entry->outcome_kept = entry->restored = false;
     entry->step = 0;
     entry->fellows.clear();
     spare_.push_back(std::move(entry));

@@ -157,18 +157,36 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
   if (Planted(PlantedBug::kReleaseReadLocksEarly) && !entry.branch.wrote()) engine_.Commit(entry.branch);
   outbox_.SendResults(entry.id, entry.step, entry.branch.wrote(), entry.batch, entry.operations,
                       &entry.failure);
-  if (entry.failure.set()) Step(entry, {.kind = ParticipantEvent::kAbortLocally});
+  if (entry.failure.set()) {
+    Step(entry, {.kind = ParticipantEvent::kAbortLocally});
+  } else if (entry.prepares_after) {
+    entry.prepares_after = false;
+    OnPrepare(entry.id, options_.boot_epoch, /*early=*/true, entry.fellows);
+  }
 }
 
-void Branches::OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) {
+void Branches::OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<const Fellow> fellows) {
+  if (early && KeepForLater(id, epoch, fellows)) return;
   ParticipantEntry* entry = FindToVote(id, epoch, fellows.size());
   if (entry == nullptr) return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, epoch);
   entry->last_heard_ns = turns_.now_ns();
   if (entry->fellows.empty()) entry->fellows.assign(fellows.begin(), fellows.end());
   islands_.clear();
   for (const Fellow& fellow : fellows) islands_.push_back(fellow.island);
-  entry->SetDoing(Stay::kVotes);
-  Step(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote(), .fellows = islands_});
+  if (!early || entry->branch.wrote()) entry->SetDoing(Stay::kVotes);
+  Step(*entry, {.kind = ParticipantEvent::kPrepare,
+                .wrote = entry->branch.wrote(),
+                .early = early,
+                .fellows = islands_});
+}
+
+// It votes behind the answer to what it executes.
+bool Branches::KeepForLater(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) {
+  ParticipantEntry* entry = KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
+  if (entry == nullptr || !entry->executing) return false;
+  entry->prepares_after = true;
+  entry->fellows.assign(fellows.begin(), fellows.end());
+  return true;
 }
 
 void Branches::OnCommitOnePhase(const Id& id, uint64_t epoch) {

@@ -81,7 +81,7 @@ class Branches final : public ParticipantInbox {
 
   // ParticipantInbox.
   void OnExecute(const messaging::Origin& origin, const data::v1::ExecuteRequest& request) override;
-  void OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) override;
+  void OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<const Fellow> fellows) override;
   void OnDecision(const Id& id, uint64_t epoch, bool commit) override;
   void OnCommitOnePhase(const Id& id, uint64_t epoch) override;
   void OnConfirm(const Id& id) override;
@@ -105,6 +105,8 @@ class Branches final : public ParticipantInbox {
   // The same for a request to vote, which ends a branch that still executes, or for whose vote the log has no
   // room.
   ParticipantEntry* FindToVote(const Id& id, uint64_t epoch, size_t fellows);
+  // An early request to vote. False: it does not execute.
+  bool KeepForLater(const Id& id, uint64_t epoch, std::span<const Fellow> fellows);
   ParticipantEntry& Open(const Id& id);
   // OK: the step may be carried out. Nothing: it is a duplicate, or out of turn.
   std::optional<Failure> CheckStep(const data::v1::ExecuteRequest& request, ParticipantEntry* entry) const;

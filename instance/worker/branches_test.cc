@@ -29,7 +29,11 @@ class BranchesTest : public WorkerPartsTest {
     Pump();
   }
   void Prepare(uint64_t sequence, std::span<const Fellow> fellows = {}) {
-    far_.outbox.SendPrepare(kUs, TheirId(sequence), fellows);
+    far_.outbox.SendPrepare(kUs, TheirId(sequence), /*early=*/false, fellows);
+    Pump();
+  }
+  void PrepareEarly(uint64_t sequence) {
+    far_.outbox.SendPrepare(kUs, TheirId(sequence), /*early=*/true, {});
     Pump();
   }
 };
@@ -120,7 +124,7 @@ TEST_F(BranchesTest, EarlierLife_IsNeverServed) {
   Execute(7, 1, 1, kOurEpoch - 1);
   EXPECT_THAT(FarHeard(), ElementsAre("execute reply from 0: step 1 code 10 reason 6 wrote false"));
   // What an earlier life voted for is not here: never acknowledged.
-  far_.outbox.SendPrepare({0, kOurEpoch - 1}, TheirId(7), {});
+  far_.outbox.SendPrepare({0, kOurEpoch - 1}, TheirId(7), /*early=*/false, {});
   far_.outbox.SendDecision({0, kOurEpoch - 1}, TheirId(7), true);
   EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: no", "gone from 0 of 7"));
   EXPECT_EQ(Counter(1), 0);
@@ -157,6 +161,61 @@ TEST_F(BranchesTest, Prepare_WhileItStillExecutesIsNo) {
   Pump();
   EXPECT_TRUE(lock_waits_.empty());
   EXPECT_EQ(branches_.All().size(), 1u);
+}
+
+TEST_F(BranchesTest, EarlyPrepare_VotesBehindItsAnswer) {
+  PutRow(1);
+  Execute(7, 1);
+  Execute(8, 1);  // waits for 7
+  PrepareEarly(8);
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  EXPECT_EQ(counters_.in_doubt.Get(), 0u);
+  PrepareEarly(7);
+  far_.outbox.SendDecision(kUs, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: yes", "acknowledge from 0 of 7", kDone,
+                                      "vote from 0 on 8: yes"));
+  EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+  far_.outbox.SendDecision(kUs, TheirId(8), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("acknowledge from 0 of 8"));
+  EXPECT_EQ(Counter(1), 2);
+  // What waited is forgotten with its branch.
+  Execute(9, 1);
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  EXPECT_EQ(counters_.in_doubt.Get(), 0u);
+}
+
+TEST_F(BranchesTest, EarlyPrepare_OfOneThatIsAbortedWhileItWaits) {
+  PutRow(1);
+  Execute(7, 1);
+  Execute(8, 1);  // waits for 7
+  PrepareEarly(8);
+  far_.outbox.SendDecision(kUs, TheirId(8), false);
+  far_.outbox.SendDecision(kUs, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  EXPECT_EQ(branches_.All().size(), 1u);  // a commit that was never voted on is not one
+  Execute(8, 2);
+  EXPECT_EQ(counters_.in_doubt.Get(), 0u);
+}
+
+// Its locks go with its vote, which others may need while they execute.
+TEST_F(BranchesTest, EarlyPrepare_ReaderIsAskedAgain) {
+  Execute(7, 1);  // there is no such row: nothing is changed
+  PrepareEarly(7);
+  EXPECT_THAT(FarHeard(), ElementsAre("execute reply from 0: step 1 code 0 reason 0 wrote false"));
+  EXPECT_GT(locks_.LocksHeld(), 0u);
+  Prepare(7);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: read"));
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(BranchesTest, EarlyPrepare_OfAnotherLifeOrOfNothingIsNo) {
+  PutRow(1);
+  Execute(7, 1);
+  Execute(8, 1);  // waits for 7
+  FarHeard();
+  far_.outbox.SendPrepare({0, kOurEpoch - 1}, TheirId(8), /*early=*/true, {});
+  PrepareEarly(9);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 8: no", "vote from 0 on 9: no"));
 }
 
 TEST_F(BranchesTest, OnePhase_KeepsItsAnswerUntilItIsConfirmed) {

@@ -61,7 +61,7 @@ CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
   entry->begun_ns = turns_.now_ns();
   entry->deadline_ns = transaction.deadline_ns;
   entry->logged_ns = 0;
-  entry->overdue = entry->over = false;
+  entry->overdue = entry->over = entry->early = false;
   entry->peers.clear();
   transaction.entry = entry.get();
   CoordinatorEntry& added = *(entries_[transaction.own_id.sequence] = std::move(entry));
@@ -71,8 +71,43 @@ CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
 
 void Coordinated::Ship(CoordinatedTransaction& transaction, const Batch& batch) {
   EntryFor(transaction);
+  if (transaction.nothing_more) {
+    return transaction.Fail(
+        AbortReason::kProcedure,
+        absl::FailedPreconditionError("a batch has operations on other islands, after one that said it was "
+                                      "the last to have any (Batch::LastElsewhere)"));
+  }
   for (const RoutePlan::Share& share : transaction.plan.remote()) {
     if (!ShipShare(transaction, batch, share)) return;
+  }
+}
+
+const Fellow* Coordinated::LostVoter(const CoordinatorEntry& entry) const {
+  if (!entry.early || Planted(PlantedBug::kTrustEarlierVotes)) return nullptr;
+  for (const CoordinatorEntry::Peer& peer : entry.peers) {
+    if (OverlooksEpochs(options_.boot_epoch, peer.boot_epoch)) continue;
+    if (!peers_.IsLast(peer.island, peer.boot_epoch)) return &peer;
+  }
+  return nullptr;
+}
+
+void Coordinated::PrepareEarly(CoordinatedTransaction& transaction, const Batch& batch) {
+  CoordinatorEntry& entry = *transaction.entry;
+  entry.early = true;
+  const auto is_sent_changes = [&](uint32_t island) {
+    const auto changes = [&](const RoutedOperation& routed) {
+      return IsWrite(batch.operation(routed.operation).kind);
+    };
+    for (const RoutePlan::Share& share : transaction.plan.remote()) {
+      if (share.island == island) {
+        return std::any_of(share.operations.begin(), share.operations.end(), changes);
+      }
+    }
+    return false;
+  };
+  for (const CoordinatorEntry::Peer& peer : entry.peers) {
+    if (entry.machine.Wrote(peer.island) || is_sent_changes(peer.island))
+      Step(entry, {.kind = CoordinatorEvent::kPrepareEarly, .island = peer.island});
   }
 }
 
@@ -227,7 +262,7 @@ void Coordinated::WriteEnd(CoordinatorEntry& entry, const Action&) { engine_.Not
 
 void Coordinated::SendPrepare(CoordinatorEntry& entry, const Action& action) {
   participants_.assign(entry.peers.begin(), entry.peers.end());
-  outbox_.SendPrepare(*entry.FindPeer(action.island), entry.id, participants_);
+  outbox_.SendPrepare(*entry.FindPeer(action.island), entry.id, action.early, participants_);
 }
 
 void Coordinated::SendCommitOnePhase(CoordinatorEntry& entry, const Action& action) {
@@ -359,6 +394,10 @@ void Coordinated::OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& re
 }
 
 void Coordinated::OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) {
+  CoordinatorEntry* const entry = Find(id);
+  if (entry != nullptr && vote != coordinator::VoteKind::kYes && entry->FindPeer(from) != nullptr) {
+    FailExecuting(*entry, AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", from)));
+  }
   StepOrAnswer(id, {.kind = CoordinatorEvent::kVote, .island = from, .vote = vote});
 }
 

@@ -50,6 +50,7 @@ struct CoordinatedTransaction : Waiter {
   std::optional<coordinator::Outcome> outcome;
   int64_t idle_ns = 0;        // that its client may let it wait between two steps
   uint64_t others_epoch = 0;  // of what it has seen on other islands (answers.h)
+  bool nothing_more = false;  // for other islands (Batch::LastElsewhere)
 
   bool Executes() const { return executing != nullptr && !failure.set(); }
 };
@@ -66,6 +67,7 @@ struct CoordinatorEntry {
   int64_t begun_ns = 0;  // when its first operation was shipped, or the log has brought it back
   int64_t deadline_ns = 0;
   int64_t logged_ns = 0;  // when the log has heard of its decision last; 0: it has not
+  bool early = false;     // who holds changes was asked to prepare while it executes
   bool overdue = false;   // its deadline has passed, and its client has an answer
   bool over = false;      // its machine said kForget
   std::vector<Peer> peers;
@@ -101,6 +103,12 @@ class Coordinated final : public CoordinatorInbox {
 
   // Sends the remote shares of transaction.plan; a failure is set if that cannot be done.
   void Ship(CoordinatedTransaction& transaction, const Batch& batch);
+  // After the last batch of the transaction that has anything for other islands (Batch::LastElsewhere): asks
+  // those with changes to prepare.
+  void PrepareEarly(CoordinatedTransaction& transaction, const Batch& batch);
+  // Before the commit is asked for: of those who were asked early, one in whose place a later life has begun.
+  // That one has the rows locked that were changed, and none of those that were only read.
+  const Fellow* LostVoter(const CoordinatorEntry& entry) const;
   // True when the entry is forgotten.
   bool Step(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
   // Null: none of this worker, or forgotten.

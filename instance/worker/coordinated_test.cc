@@ -17,11 +17,11 @@ using testing::IsEmpty;
 
 class CoordinatedTest : public WorkerPartsTest {
  protected:
-  // A transaction that reads here and on island 1.
-  void Ship() {
+  // A transaction that reads, or adds to, a row here and on island 1.
+  void Ship(bool writes = false) {
     transaction_.own_id = coordinated_.NextId();
     transaction_.deadline_ns = clock_.NowNs() + options_.transaction_timeout_ns;
-    batch_.Read(0, Key(1, 5));
+    writes ? batch_.Add(0, Key(1, 5), 0, 1) : batch_.Read(0, Key(1, 5));
     batch_.ResetResults();
     transaction_.plan.Clear();
     transaction_.plan.Add(1, 0, {0, 1, 1});
@@ -67,6 +67,78 @@ TEST_F(CoordinatedTest, TwoPhases_FromTheFirstOperationToForgetting) {
   EXPECT_TRUE(coordinated_.empty());
   EXPECT_EQ(transaction_.entry, nullptr);
   EXPECT_EQ(counters_.coordinated.Get(), 0u);
+}
+
+TEST_F(CoordinatedTest, PrepareEarly_TheCommitWaitsForNothing) {
+  Ship(/*writes=*/true);
+  coordinated_.PrepareEarly(transaction_, batch_);
+  EXPECT_THAT(FarHeard(),
+              ElementsAre("execute 1 step 1 epoch 5 ended below 1", "prepare 1 epoch 5 early fellows"));
+  Answer(/*wrote=*/true);
+  far_.outbox.SendVote(transaction_.own_id, VoteKind::kYes);
+  EXPECT_THAT(FarHeard(), IsEmpty());
+  EXPECT_FALSE(transaction_.failure.set() || transaction_.outcome);
+  Commit(/*local_wrote=*/true);
+  EXPECT_EQ(transaction_.outcome, Outcome::kCommitted);
+  EXPECT_THAT(FarHeard(), ElementsAre("commit 1 epoch 5"));
+}
+
+TEST_F(CoordinatedTest, PrepareEarly_OnlyThoseWithChanges) {
+  Ship();
+  coordinated_.PrepareEarly(transaction_, batch_);
+  EXPECT_THAT(FarHeard(), ElementsAre("execute 1 step 1 epoch 5 ended below 1"));
+  Answer(/*wrote=*/false);
+  Commit(/*local_wrote=*/true);
+  EXPECT_THAT(FarHeard(), ElementsAre("prepare 1 epoch 5 fellows"));
+}
+
+// A batch that changes nothing elsewhere any more: those that hold changes are asked.
+TEST_F(CoordinatedTest, PrepareEarly_WhoeverHasWrittenBefore) {
+  Ship(/*writes=*/true);
+  Answer(/*wrote=*/true);
+  FarHeard();
+  transaction_.plan.Clear();
+  coordinated_.PrepareEarly(transaction_, batch_);
+  coordinated_.PrepareEarly(transaction_, batch_);
+  EXPECT_THAT(FarHeard(), ElementsAre("prepare 1 epoch 5 early fellows"));
+}
+
+// Its next life has what was read there unlocked, whatever it has voted.
+TEST_F(CoordinatedTest, LostVoter_OneWhoseNextLifeHasBegun) {
+  runtime::PulseBoard pulses(std::vector<uint32_t>{1, 1, 1});
+  shared_.pulses = &pulses;
+  pulses.SetLife(1, kTheirEpoch);
+  Ship(/*writes=*/true);
+  EXPECT_EQ(coordinated_.LostVoter(*transaction_.entry), nullptr);
+  coordinated_.PrepareEarly(transaction_, batch_);
+  EXPECT_EQ(coordinated_.LostVoter(*transaction_.entry), nullptr);
+  pulses.SetLife(1, kTheirEpoch + 1);
+  ASSERT_NE(coordinated_.LostVoter(*transaction_.entry), nullptr);
+  EXPECT_EQ(coordinated_.LostVoter(*transaction_.entry)->island, 1u);
+  coordinated_.Step(*transaction_.entry, {.kind = CoordinatorEvent::kAbortRequested});
+  shared_.pulses = nullptr;
+}
+
+TEST_F(CoordinatedTest, PrepareEarly_NoFailsTheProcedure) {
+  Ship(/*writes=*/true);
+  coordinated_.PrepareEarly(transaction_, batch_);
+  Answer(/*wrote=*/true);
+  far_.outbox.SendVote(transaction_.own_id, VoteKind::kNo);
+  Pump();
+  EXPECT_EQ(transaction_.failure.reason, AbortReason::kVoteNo);
+  EXPECT_EQ(transaction_.outcome, Outcome::kAborted);
+}
+
+// They have voted, or will: nothing more can be shipped.
+TEST_F(CoordinatedTest, PrepareEarly_NothingFollows) {
+  Ship(/*writes=*/true);
+  transaction_.nothing_more = true;
+  coordinated_.PrepareEarly(transaction_, batch_);
+  Answer(/*wrote=*/true);
+  FarHeard();
+  coordinated_.Ship(transaction_, batch_);
+  EXPECT_EQ(transaction_.failure.reason, AbortReason::kProcedure);
+  EXPECT_THAT(FarHeard(), IsEmpty());
 }
 
 TEST_F(CoordinatedTest, OnePhase_TheOnlyWriterDecides) {

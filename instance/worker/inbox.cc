@@ -132,7 +132,7 @@ bool Inbox::ReadPrepare(const Origin& origin, Payload payload) {
       return false;
     fellows_.push_back({island, request.fellow_epochs(i)});
   }
-  participant_.OnPrepare(DecodeId(request), request.participant_epoch(), fellows_);
+  participant_.OnPrepare(DecodeId(request), request.participant_epoch(), request.early(), fellows_);
   return true;
 }
 

@@ -46,7 +46,8 @@ class ParticipantInbox {
   using Id = coordinator::TransactionId;
   virtual ~ParticipantInbox() = default;
   virtual void OnExecute(const messaging::Origin& origin, const data::v1::ExecuteRequest& request) = 0;
-  virtual void OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) = 0;
+  // `early`: coordinator/participant.h.
+  virtual void OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<const Fellow> fellows) = 0;
   virtual void OnDecision(const Id& id, uint64_t epoch, bool commit) = 0;
   virtual void OnCommitOnePhase(const Id& id, uint64_t epoch) = 0;
   virtual void OnConfirm(const Id& id) = 0;

@@ -23,7 +23,7 @@ TEST_F(MessagesTest, CoordinatorToParticipant) {
   const RoutedOperation route{0, 1, 1};
   EXPECT_TRUE(outbox_.SendExecute(1, id, {.participant_epoch = kTheirEpoch, .number = 2}, {.below = 4}, batch,
                                   {&route, 1}));
-  outbox_.SendPrepare(far, id, both);
+  outbox_.SendPrepare(far, id, /*early=*/true, both);
   outbox_.SendDecision(far, id, true);
   outbox_.SendDecision(far, id, false);
   outbox_.SendCommitOnePhase(far, id);
@@ -32,7 +32,7 @@ TEST_F(MessagesTest, CoordinatorToParticipant) {
   outbox_.SendInquiryReply(1, id, Outcome::kPending);
   outbox_.SendDecisionRequest(far, {2, 0, 1, 9});
   EXPECT_THAT(FarHeard(), ElementsAre("execute 9 step 2 epoch 5 ended below 4",   //
-                                      "prepare 9 epoch 5 fellows 2/8",            //
+                                      "prepare 9 epoch 5 early fellows 2/8",      //
                                       "commit 9 epoch 5", "abort 9 epoch 5",      //
                                       "commit one-phase 9 epoch 5", "confirm 9",  //
                                       "inquiry to decider 9 epoch 5",             //
@@ -100,7 +100,7 @@ TEST_F(MessagesTest, Nonsense_IsDropped) {
   // A fellow twice, the coordinator as a fellow, an island that does not exist.
   const Fellow twice[] = {{2, 1}, {2, 1}}, itself[] = {{0, kOurEpoch}}, nobody[] = {{7, 1}};
   for (const std::span<const Fellow> fellows : {std::span<const Fellow>(twice), {itself}, {nobody}})
-    outbox_.SendPrepare(far, OurId(1), fellows);
+    outbox_.SendPrepare(far, OurId(1), /*early=*/false, fellows);
   // A probe for somebody else's island, and for a worker that is not there.
   outbox_.SendProbe(1, {.initiator = OurId(4), .blocked_on = OurId(6)});
   outbox_.SendProbe(1, {.initiator = OurId(4), .blocked_on = {1, 9, kTheirEpoch, 6}});

@@ -100,7 +100,7 @@ bool Outbox::SendExecute(uint32_t island, const Id& id, const Step& step, const 
   return links_.Send(island, FrameType::kExecuteRequest, request);
 }
 
-void Outbox::SendPrepare(const Fellow& to, const Id& id, std::span<const Fellow> participants) {
+void Outbox::SendPrepare(const Fellow& to, const Id& id, bool early, std::span<const Fellow> participants) {
   const WorkScope building(Work::kBuilding);
   data::v1::PrepareRequest& request = Begin(id, messages_->prepare);
   request.set_participant_epoch(to.boot_epoch);
@@ -109,6 +109,7 @@ void Outbox::SendPrepare(const Fellow& to, const Id& id, std::span<const Fellow>
     request.add_fellows(fellow.island);
     request.add_fellow_epochs(fellow.boot_epoch);
   }
+  request.set_early(early);
   Count(TwoPhaseStep::kPrepareSent);
   links_.Send(to.island, FrameType::kPrepareRequest, request);
 }

@@ -51,7 +51,7 @@ class Outbox {
   bool SendExecute(uint32_t island, const Id& id, const Step& step, const Ended& ended, const Batch& batch,
                    std::span<const RoutedOperation> operations);
   // `fellows`: all participants; the one that is asked may be among them.
-  void SendPrepare(const Fellow& to, const Id& id, std::span<const Fellow> participants);
+  void SendPrepare(const Fellow& to, const Id& id, bool early, std::span<const Fellow> participants);
   void SendCommitOnePhase(const Fellow& to, const Id& id);
   void SendDecision(const Fellow& to, const Id& id, bool commit);
   void SendConfirm(uint32_t decider, const Id& id);

@@ -43,6 +43,11 @@ class Peers {
   bool MustWaitFor(const RoutePlan& plan, uint32_t* congested);
   // Of a transaction, for that.
   void CountWait(uint32_t congested, int64_t waited_ns) { waits_[congested].Add(waited_ns); }
+  // Whether no later life of the island has begun: whatever that one has locked, nobody else has touched
+  // until now. To be looked at when nothing more is to be locked.
+  bool IsLast(uint32_t island, uint64_t boot_epoch) const {
+    return shared_.pulses == nullptr || shared_.pulses->Life(island) == boot_epoch;
+  }
   // Whether that life of an island is over; asks for proof now and then only.
   bool ProvenDead(uint32_t island, uint64_t boot_epoch, int64_t now_ns);
 

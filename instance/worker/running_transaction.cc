@@ -21,7 +21,7 @@ void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t dea
   own_id = id;
   deadline_ns = deadline;
   touched_ = {};
-  distributed_ = drew_ = false;
+  distributed_ = drew_ = more_follows = nothing_more = false;
   pending_replies = 0;
   others_epoch = 0;
   batches_ = 0;
@@ -87,6 +87,10 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     }
     parts_.coordinated.Ship(*this, batch);
   }
+  if (batch.last_elsewhere() && !more_follows) {
+    if (entry != nullptr && !failure.set()) parts_.coordinated.PrepareEarly(*this, batch);
+    nothing_more = true;
+  }
   ISLANDS_CHECK(pending_replies == 0 || entry != nullptr);
   for (size_t cursor = 0; !failure.set() && cursor < plan.local().size();) {
     const Progress progress = parts_.engine.RunSome(branch, batch, plan.local(), &cursor, &failure);
@@ -149,10 +153,16 @@ runtime::Task<Outcome> RunningTransaction::Commit() {
     parts_.engine.Commit(branch);
     co_return Outcome::kCommitted;
   }
+  if (const Fellow* lost = parts_.coordinated.LostVoter(*entry)) {
+    Fail(AbortReason::kPeerRestarted,
+         absl::AbortedError(fmt::format("island {} restarted in mid-transaction", lost->island)));
+  }
   const bool wrote = branch.wrote() || entry->machine.OthersWrote();
-  if (wrote && !parts_.engine.ReserveTwoPhases(branch, entry->peers.size())) {
+  if (!failure.set() && wrote && !parts_.engine.ReserveTwoPhases(branch, entry->peers.size())) {
     Fail(AbortReason::kStorage, absl::ResourceExhaustedError("the log ring has no room for the commit of a "
                                                              "distributed transaction: run it again"));
+  }
+  if (failure.set()) {
     runtime::Task<Outcome> abort_task = Abort();
     co_return co_await abort_task;
   }

@@ -59,6 +59,9 @@ class RunningTransaction final : public Transaction, public CoordinatedTransacti
   runtime::Task<coordinator::Outcome> Abort();
   Scope scope() const;
 
+  // Its procedure's last batch need not be the transaction's: LastElsewhere says nothing then.
+  bool more_follows = false;
+
  private:
   runtime::Task<coordinator::Outcome> AwaitOutcome();
   // Fails unless the batch can be executed now. Sets `plan`.

@@ -254,12 +254,15 @@ runtime::Task<void> Sessions::Execute(Session& session) {
   RunningTransaction& transaction = session.transaction;
   Batch& batch = transaction.batch();
   if (!session.request.procedure().empty()) {
+    transaction.more_follows = !session.request.operations().empty();
     runtime::Task<void> call = Call(session);
     co_await call;
     if (transaction.failure.set()) co_return;
   }
   Decode(session);
   if (transaction.failure.set()) co_return;
+  transaction.more_follows = false;
+  if (session.request.end() == data::v1::CLIENT_END_COMMIT) batch.LastElsewhere();
   if (!batch.empty()) {
     runtime::Task<absl::Status> executed = transaction.Execute(batch);
     absl::Status status = co_await executed;

@@ -68,7 +68,7 @@ class TransactionListTest : public WorkerPartsTest {
     Pump();
   }
   void Prepare(uint64_t sequence, std::span<const Fellow> fellows = {}) {
-    far_.outbox.SendPrepare({0, kOurEpoch}, TheirId(sequence), fellows);
+    far_.outbox.SendPrepare({0, kOurEpoch}, TheirId(sequence), /*early=*/false, fellows);
     Pump();
   }
 

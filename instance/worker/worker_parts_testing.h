@@ -56,10 +56,10 @@ class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbo
     Add("execute {} step {} epoch {} ended below {}{}", request.sequence(), request.step(),
         request.participant_epoch(), request.ended_below(), open);
   }
-  void OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) override {
+  void OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<const Fellow> fellows) override {
     std::string text;
     for (const Fellow& fellow : fellows) text += fmt::format(" {}/{}", fellow.island, fellow.boot_epoch);
-    Add("prepare {} epoch {} fellows{}", id.sequence, epoch, text);
+    Add("prepare {} epoch {}{} fellows{}", id.sequence, epoch, early ? " early" : "", text);
   }
   void OnDecision(const Id& id, uint64_t epoch, bool commit) override {
     Add("{} {} epoch {}", commit ? "commit" : "abort", id.sequence, epoch);

@@ -87,6 +87,7 @@ class Batch {
     results_.clear();
     scanned_.clear();
     used_ = 0;
+    last_elsewhere_ = false;
     if (capacity_ > kKeptBytes) bytes_.reset(), capacity_ = 0;  // a large scan is an exception
   }
 
@@ -135,6 +136,12 @@ class Batch {
     operations_[i].reverse = reverse;
     return i;
   }
+
+  // Says that no later batch of the transaction has operations on other islands. Those that hold changes of
+  // it then prepare at once and vote with their answer, which saves the commit an exchange of messages; a
+  // later batch that has such operations fails the transaction. On one island it changes nothing.
+  void LastElsewhere() { last_elsewhere_ = true; }
+  bool last_elsewhere() const { return last_elsewhere_; }
 
   size_t size() const { return operations_.size(); }
   bool empty() const { return operations_.empty(); }
@@ -226,6 +233,7 @@ class Batch {
   Memory bytes_;
   size_t used_ = 0;
   size_t capacity_ = 0;
+  bool last_elsewhere_ = false;
 };
 
 }  // namespace islands::instance

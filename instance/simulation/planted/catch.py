@@ -36,6 +36,7 @@ def orphans(test: str) -> Test:
     return only("planted_in_doubt", f"*/OrphansTest.{test}*")
 
 
+EARLY = only("planted_in_doubt", "Cases/EarlyPrepare.Voter*")
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*", "--gtest_fail_fast")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 KEPT_SEEDS = (*SEEDS, "--keeps=1")  # of clusters that keep what they promise
@@ -70,6 +71,8 @@ APPEND = ("planted_append",)
 # Which tests have to find which bug: the first in every `make planted`, so it is the one that takes least; each of
 # them in `make soak`.
 BUGS: dict[str, list[Test]] = {
+    "vote_read_early": [COMMIT, SEEDS],
+    "trust_earlier_votes": [EARLY],
     "release_read_locks_early": [SEEDS],
     "release_at_yes": [SEEDS],
     "skip_next_key_lock": [SEEDS, SCRIPTS],

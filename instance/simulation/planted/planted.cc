@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kNames[] = {
     "none",
+    "vote_read_early",
+    "trust_earlier_votes",
     "release_read_locks_early",
     "release_at_yes",
     "skip_next_key_lock",
