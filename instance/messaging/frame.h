@@ -23,7 +23,7 @@ namespace islands::messaging {
 
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxFrameBytes = 16u << 20;  // payload
-inline constexpr uint8_t kFrameVersion = 5;
+inline constexpr uint8_t kFrameVersion = 4;
 
 enum class FrameType : uint8_t {
   kHello = 1,
