@@ -43,7 +43,8 @@ def test_a_run_says_where_its_time_went(cluster: Cluster) -> None:
     assert all(parts[name] > 0 for name in ("executing", "searching", "building", "reading", "committing"))
     local, distributed = (check_transactions(profile, scope) for scope in ("local", "distributed"))
     assert local["remote"] == local["votes"] == 0
-    assert distributed["remote"] > 0 and distributed["votes"] > 0
+    assert distributed["remote"] > 0
+    assert distributed["votes"] < distributed["remote"] / 2  # they come with the answers
     cluster.down()
 
 
