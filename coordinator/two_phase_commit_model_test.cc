@@ -499,11 +499,6 @@ class Model {
     }
   }
 
-  void CheckLocked() {
-    for (const Branch& branch : branches_)
-      Check(!branch.unlocked, "commits without the locks of one that died");
-  }
-
   void CheckOnePhase(size_t decider) {
     ++coverage_->one_phase;
     Check(commit_requested_ && !local_wrote_, "one-phase commit of a transaction that wrote here");

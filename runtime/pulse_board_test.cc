@@ -29,6 +29,15 @@ TEST(PulseBoard, Resting_IsSaidByWhomItConcerns) {
   EXPECT_FALSE(board.Resting(1, 0));
 }
 
+TEST(PulseBoard, Life_IsTheLastThatBegan) {
+  PulseBoard board(kWorkers);
+  board.SetLife(1, 7);
+  board.SetLife(1, 8);
+  EXPECT_EQ(board.Life(1), 8u);
+  EXPECT_EQ(board.Life(0), 0u);
+  EXPECT_EQ(board.Read(1, 0), 0u);
+}
+
 TEST(PulseBoard, Map_OfAnotherProcess) {
   const absl::StatusOr<int> descriptor = PulseBoard::MakeShared(kWorkers);
   ASSERT_TRUE(descriptor.ok()) << descriptor.status();

@@ -133,6 +133,7 @@ TatpWorkload::Result TatpWorkload::UpdateSubscriberData(Transaction& transaction
   const TatpKey subscriber(request.s_id);
   batch.Write(tables_.subscriber, subscriber, offsetof(SubscriberRow, bit), BytesOf(request.bit_1));
   batch.Add(tables_.subscriber, subscriber, kSubscriberChanges, -1);
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   if (batch.code(0) != StatusCode::kOk) co_return Broken(request.s_id, "its row is missing");
@@ -158,6 +159,7 @@ TatpWorkload::Result TatpWorkload::UpdateLocation(Transaction& transaction,
   constexpr size_t kWritten = sizeof(row.changes) + sizeof(row.vlr_location);
   const RowView written = BytesOf(row).subspan(kSubscriberChanges, kWritten);
   batch.Write(tables_.subscriber, TatpKey(s_id), kSubscriberChanges, written);
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   if (batch.code(0) != StatusCode::kOk) co_return Broken(s_id, "its row is missing");
@@ -187,6 +189,7 @@ TatpWorkload::Result TatpWorkload::InsertCallForwarding(Transaction& transaction
   const CallForwardingRow row = {.end_time = request.end_time, .numberx = request.numberx};
   batch.Insert(tables_.call_forwarding, slot, BytesOf(row));
   batch.Add(tables_.special_facility, TatpKey(s_id, request.type), kFacilityChanges, -1);
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   if (batch.code(0) != StatusCode::kOk || batch.code(1) != StatusCode::kOk) {
@@ -212,6 +215,7 @@ TatpWorkload::Result TatpWorkload::DeleteCallForwarding(Transaction& transaction
   if (batch.code(0) != StatusCode::kOk) co_return absl::OkStatus();
   batch.Clear();
   batch.Add(tables_.special_facility, TatpKey(s_id, request.type), kFacilityChanges, 1);
+  batch.LastElsewhere();
   status = co_await transaction.Execute(batch);
   if (!status.ok()) co_return status;
   if (batch.code(0) != StatusCode::kOk) co_return Broken(s_id, "a forwarding had no special facility");

@@ -201,8 +201,8 @@ class NewcomerWorkload final : public instance::Workload {
       ++counts[i];
       batch.Write(table_, Uint64Key(visit.keys[i]), 0, BytesOf(counts[i]));
     }
-    batch
-        .LastElsewhere();  // other islands vote with their answer, which saves the commit a round of messages
+    // Other islands vote with their answer, which saves the commit a round of messages.
+    batch.LastElsewhere();
     status = co_await transaction.Execute(batch);
     co_return status;
   }

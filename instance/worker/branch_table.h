@@ -42,7 +42,7 @@ struct ParticipantEntry : Waiter {
   int64_t last_heard_ns = 0;
   int64_t in_doubt_since_ns = 0;  // while it is
   int64_t logged_ns = 0;          // while it is, or outcome_kept: when the log has heard of that last
-  std::vector<Fellow> fellows;    // other participants, as PREPARE named them
+  std::vector<Fellow> fellows;    // other participants, as the PREPARE that counts named them
   runtime::Task<void> task;
 
   // Who coordinates it, in which life.

@@ -42,8 +42,7 @@ ParticipantEntry* Branches::FindFor(const Id& id, uint64_t epoch) {
   return shared_.keeps || KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
 }
 
-ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch, size_t fellows) {
-  ParticipantEntry* entry = table_.Find(id);
+ParticipantEntry* Branches::ToVote(ParticipantEntry* entry, uint64_t epoch, size_t fellows) {
   const auto no_room = [&] {
     return entry->branch.wrote() && entry->machine.state() == coordinator::Participant::State::kActive &&
            !engine_.ReserveTwoPhases(entry->branch, fellows);
@@ -159,20 +158,29 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
                       &entry.failure);
   if (entry.failure.set()) {
     Step(entry, {.kind = ParticipantEvent::kAbortLocally});
-  } else if (entry.prepares_after) {
-    entry.prepares_after = false;
-    OnPrepare(entry.id, options_.boot_epoch, /*early=*/true, entry.fellows);
+  } else if (std::exchange(entry.prepares_after, false)) {
+    Prepare(entry.id, &entry, options_.boot_epoch, /*early=*/true);
   }
 }
 
 void Branches::OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<const Fellow> fellows) {
-  if (early && KeepForLater(id, epoch, fellows)) return;
-  ParticipantEntry* entry = FindToVote(id, epoch, fellows.size());
+  ParticipantEntry* entry = table_.Find(id);
+  const bool counts = entry != nullptr && KnowsThisLife(epoch) &&  // invariant 1
+                      entry->machine.state() == coordinator::Participant::State::kActive;
+  if (counts) entry->fellows.assign(fellows.begin(), fellows.end());
+  if (early && counts && entry->executing) {
+    entry->prepares_after = true;  // it votes behind the answer to what it executes
+  } else {
+    Prepare(id, entry, epoch, early);
+  }
+}
+
+void Branches::Prepare(const Id& id, ParticipantEntry* entry, uint64_t epoch, bool early) {
+  entry = ToVote(entry, epoch, entry == nullptr ? 0 : entry->fellows.size());
   if (entry == nullptr) return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, epoch);
   entry->last_heard_ns = turns_.now_ns();
-  if (entry->fellows.empty()) entry->fellows.assign(fellows.begin(), fellows.end());
   islands_.clear();
-  for (const Fellow& fellow : fellows) islands_.push_back(fellow.island);
+  for (const Fellow& fellow : entry->fellows) islands_.push_back(fellow.island);
   if (!early || entry->branch.wrote()) entry->SetDoing(Stay::kVotes);
   Step(*entry, {.kind = ParticipantEvent::kPrepare,
                 .wrote = entry->branch.wrote(),
@@ -180,17 +188,8 @@ void Branches::OnPrepare(const Id& id, uint64_t epoch, bool early, std::span<con
                 .fellows = islands_});
 }
 
-// It votes behind the answer to what it executes.
-bool Branches::KeepForLater(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) {
-  ParticipantEntry* entry = KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
-  if (entry == nullptr || !entry->executing) return false;
-  entry->prepares_after = true;
-  entry->fellows.assign(fellows.begin(), fellows.end());
-  return true;
-}
-
 void Branches::OnCommitOnePhase(const Id& id, uint64_t epoch) {
-  ParticipantEntry* entry = FindToVote(id, epoch, /*fellows=*/0);
+  ParticipantEntry* entry = ToVote(table_.Find(id), epoch, /*fellows=*/0);
   if (entry == nullptr) return AnswerForGone(id, {.kind = ParticipantEvent::kCommitOnePhase}, epoch);
   entry->last_heard_ns = turns_.now_ns();
   Step(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});

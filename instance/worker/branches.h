@@ -102,11 +102,11 @@ class Branches final : public ParticipantInbox {
   bool KnowsThisLife(uint64_t epoch) const;
   // The branch that a message is for. Null: there is none, or not of this life.
   ParticipantEntry* FindFor(const Id& id, uint64_t epoch);
-  // The same for a request to vote, which ends a branch that still executes, or for whose vote the log has no
-  // room.
-  ParticipantEntry* FindToVote(const Id& id, uint64_t epoch, size_t fellows);
-  // An early request to vote. False: it does not execute.
-  bool KeepForLater(const Id& id, uint64_t epoch, std::span<const Fellow> fellows);
+  // The branch that a request to vote is for, if it may: one that still executes, or for whose vote the log has
+  // no room, ends.
+  ParticipantEntry* ToVote(ParticipantEntry* entry, uint64_t epoch, size_t fellows);
+  // `entry`: of that transaction; null: none.
+  void Prepare(const Id& id, ParticipantEntry* entry, uint64_t epoch, bool early);
   ParticipantEntry& Open(const Id& id);
   // OK: the step may be carried out. Nothing: it is a duplicate, or out of turn.
   std::optional<Failure> CheckStep(const data::v1::ExecuteRequest& request, ParticipantEntry* entry) const;

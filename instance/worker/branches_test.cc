@@ -208,6 +208,24 @@ TEST_F(BranchesTest, EarlyPrepare_ReaderIsAskedAgain) {
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 
+// Who is asked again may be told of other fellows, by a peer that is not what it should be.
+TEST_F(BranchesTest, EarlyPrepare_FellowsAreThoseOfThePrepareThatCounts) {
+  const Fellow other[] = {{3, 8}}, fellow[] = {{2, 8}};
+  PutRow(1);
+  Execute(7, 2);  // there is no such row
+  branches_.OnPrepare(TheirId(7), kOurEpoch, /*early=*/true, other);
+  Execute(7, 1, 2);
+  branches_.OnPrepare(TheirId(7), kOurEpoch, /*early=*/false, fellow);
+  ASSERT_EQ(counters_.in_doubt.Get(), 1u);
+  shared_.proven_dead = [](uint32_t island, uint64_t) { return island == 1; };
+  hub_.Drop(1);
+  Pump();
+  Advance(runtime::kNsPerSecond);
+  branches_.Sweep();
+  ASSERT_NE(branches_.Find(TheirId(7)), nullptr);
+  EXPECT_TRUE(branches_.Find(TheirId(7))->machine.orphaned());  // and has asked island 2
+}
+
 TEST_F(BranchesTest, EarlyPrepare_OfAnotherLifeOrOfNothingIsNo) {
   PutRow(1);
   Execute(7, 1);

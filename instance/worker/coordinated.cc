@@ -394,10 +394,6 @@ void Coordinated::OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& re
 }
 
 void Coordinated::OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) {
-  CoordinatorEntry* const entry = Find(id);
-  if (entry != nullptr && vote != coordinator::VoteKind::kYes && entry->FindPeer(from) != nullptr) {
-    FailExecuting(*entry, AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", from)));
-  }
   StepOrAnswer(id, {.kind = CoordinatorEvent::kVote, .island = from, .vote = vote});
 }
 
