@@ -102,8 +102,8 @@ class Branches final : public ParticipantInbox {
   bool KnowsThisLife(uint64_t epoch) const;
   // The branch that a message is for. Null: there is none, or not of this life.
   ParticipantEntry* FindFor(const Id& id, uint64_t epoch);
-  // The branch that a request to vote is for, if it may: one that still executes, or for whose vote the log has
-  // no room, ends.
+  // The branch that a request to vote is for, if it may: one that still executes, or for whose vote the log
+  // has no room, ends.
   ParticipantEntry* ToVote(ParticipantEntry* entry, uint64_t epoch, size_t fellows);
   // `entry`: of that transaction; null: none.
   void Prepare(const Id& id, ParticipantEntry* entry, uint64_t epoch, bool early);
