@@ -52,7 +52,7 @@ test-machines: packages-machines build/release/build.ninja ## boot virtual machi
 	ninja -C build/release -j $(JOBS) islands islandd islands-logger micro
 	$(PYTHON) -m pytest deploy/machines -p no:cacheprovider -rs
 
-planted: packages build/release/build.ninja ## break the engine in 97 ways on purpose: its tests have to notice
+planted: packages build/release/build.ninja ## break the engine in 101 ways on purpose: its tests have to notice
 	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs disk_faults log_judge planted
 	ctest --test-dir build/release -j $(JOBS) -L '^planted$$' --no-tests=error
 	$(PYTHON) -m pytest deploy/e2e -m planted -p no:cacheprovider -rs

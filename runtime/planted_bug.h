@@ -41,6 +41,7 @@ enum class PlantedBug : uint8_t {
   kTrustFirstPass,         // a scan does not look whether all that it met was locked before
   kForgetQuietScan,        // a scan of very many keys without locks remembers none of them
   kTrustOldLeaf,           // who looks ahead takes the leaf where the row was last time, whatever its fences
+  kBelieveHints,           // a key is where it was last time, whatever stands there by now
   kTrustStaleHint,         // a read takes the row where it was found ahead, though its leaf has changed
   kLookAheadBlindly,       // a lookup ahead does not look whether the parent changed under it
   kSkipIndexEntryLock,     // a write does not lock the index entries that it adds and removes
@@ -116,7 +117,7 @@ enum class PlantedBug : uint8_t {
   kNameWorkloadOnce,       // only the first command of a life says whose it is
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
-inline constexpr uint32_t kPlantedBugs = 100;
+inline constexpr uint32_t kPlantedBugs = 101;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -1,6 +1,6 @@
 """`without` of a deployment: the technique that it names is left out on real islands, and rows are right all the same.
-What leaving out look-ahead does is looked at in executor_pages_test; of it and of spinning nothing here tells more than
-that islands take the word."""
+What leaving out look-ahead does is looked at in executor_pages_test; of it, of key hints and of spinning nothing here
+tells more than that islands take the word."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_huge_pages_unless_left_out(cluster: Cluster) -> None:
     assert found["huge_pages"] == [0, 0]
 
 
-@pytest.mark.parametrize("without", ["look_ahead", "spinning"])
+@pytest.mark.parametrize("without", ["key_hints", "look_ahead", "spinning"])
 def test_rows_are_right_without(cluster: Cluster, without: str) -> None:
     up(cluster, "2ISL", without)
     assert cluster.run("--op", "update", "--multisite", 20)["sum_check"] == "ok"

@@ -108,8 +108,8 @@ class DeploymentReader {
     if (const auto index = top_.Choice("workers", topology::kWorkerOrderWords)) {
       deployment_.workers = static_cast<topology::WorkerOrder>(*index);
     }
-    if (const auto without =
-            top_.Word("without", {"none", "huge_pages", "look_ahead", "lock_inheritance", "spinning"})) {
+    if (const auto without = top_.Word(
+            "without", {"none", "huge_pages", "key_hints", "look_ahead", "lock_inheritance", "spinning"})) {
       deployment_.without = *without;
     }
   }

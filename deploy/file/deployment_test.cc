@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "expected preferred | bind | default"},
         BadFile{"storage_mode", "storage: {mode: disk}", "2:17", "'disk', expected auto | resident | paged"},
         BadFile{"without", "without: locks", "2:10",
-                "'locks', expected none | huge_pages | look_ahead | lock_inheritance | spinning"},
+                "'locks', expected none | huge_pages | key_hints | look_ahead | lock_inheritance | spinning"},
         BadFile{"latching", "storage: {latching: never}", "2:21", "'never', expected auto | always"},
         BadFile{"durability", "storage: {log: {durability: fsync}}", "2:29",
                 "'fsync', expected none | lazy | sync"},

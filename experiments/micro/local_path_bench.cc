@@ -2,7 +2,7 @@
 // no peers. Prints transactions per second and heap allocations per transaction after warm-up.
 //
 //   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks]
-//                    [--log] [--transactions N] [--repeat N] [--json]
+//                    [--log] [--transactions N] [--warmup N] [--repeat N] [--json]
 //
 // For instruction counts: valgrind --tool=callgrind --toggle-collect='*Worker::RunOnce*' with a fixed number
 // of transactions.
@@ -21,6 +21,7 @@ namespace {
 struct Options {
   LocalPathOptions path;
   uint64_t transactions = 500'000;
+  uint64_t warmup = 20'000;
   uint32_t repeat = 3;
   bool json = false;
 };
@@ -31,7 +32,7 @@ int Main(const Options& options) {
     fmt::print(stderr, "local_path_bench: {}\n", std::string(status.message()));
     return 1;
   }
-  path.Run(std::min<uint64_t>(options.transactions, 20'000));  // warm
+  path.Run(options.warmup);
   std::vector<double> rates;
   double allocated = 0;
   for (uint32_t i = 0; i < options.repeat; ++i) {
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   app.add_flag("--locks", options.path.locks, "take locks and latches as with several workers");
   app.add_flag("--log", options.path.log, "append to a log ring, as with durability lazy");
   app.add_option("--transactions", options.transactions, "measured each time")->capture_default_str();
+  app.add_option("--warmup", options.warmup, "transactions before")->capture_default_str();
   app.add_option("--repeat", options.repeat, "how often to measure")->capture_default_str();
   app.add_flag("--json", options.json, "one JSON document");
   CLI11_PARSE(app, argc, argv);

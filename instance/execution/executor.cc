@@ -98,7 +98,6 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
 void Executor::NoteTables() {
   size_t trees = 0;
   costs_.clear();
-  places_ = {};
   for (TableId id = 0; id < catalog_.size(); ++id) {
     const storage::TableDefinition& table = catalog_.table(id);
     costs_.push_back({1 + table.indexes.size(), table.row_bytes == 0 || !table.indexes.empty()});
@@ -117,7 +116,10 @@ Executor::~Executor() {
                                                            bool measured) {
   const WorkScope locking(Work::kLocking, measured);
   const Batch::Operation& operation = target.batch.operation(target.number);
-  return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
+  const uint64_t known = target.lookup->key_hash();
+  const LockName name = known != 0 ? LockName{operation.table, target.site, locks::RecordHash(known)}
+                                   : NameOf(operation.table, target.site, target.batch.View(operation.key));
+  return Take(target.branch, name, mode);
 }
 
 [[gnu::always_inline]] inline absl::StatusCode Executor::Read(const Target& target) {
@@ -268,7 +270,6 @@ void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> op
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
   const auto rows = std::span(ahead_.rows).last(operations.size());
   const Batch::Operation* before = nullptr;
-  bool will_be_written = false;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Batch::Operation& operation = batch.operation(operations[i].operation);
     const bool as_before =
@@ -280,36 +281,15 @@ void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> op
       lookups[i] = {};
     } else if (as_before && Follows(batch, *before, operation)) {
       rows[i]->FollowLookup(batch.View(operation.key), 0, &lookups[i]);
-    } else if (kind == OperationKind::kWrite) {
-      const KeyView key = batch.View(operation.key);
-      const Place& place = PlaceOf(key);
-      place.IsOf(rows[i], key) ? rows[i]->StartLookupAt(place.place, key, 0, &lookups[i])
-                               : rows[i]->StartLookup(key, 0, &lookups[i]);
+    } else if (kind == OperationKind::kInsert) {
+      rows[i]->StartInsert(batch.View(operation.key), &lookups[i]);
     } else {
       const size_t bytes = kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
       rows[i]->StartLookup(batch.View(operation.key), bytes, &lookups[i]);
-      will_be_written |= kind == OperationKind::kReadForUpdate;
     }
     before = &operation;
   }
   storage::SiteTable::FinishLookups(lookups);
-  if (will_be_written && options_.look_ahead) NotePlaces(batch, operations);
-}
-
-void Executor::NotePlaces(const Batch& batch, std::span<const RoutedOperation> operations) {
-  const auto lookups = std::span(ahead_.lookups).last(operations.size());
-  const auto rows = std::span(ahead_.rows).last(operations.size());
-  for (size_t i = 0; i < operations.size(); ++i) {
-    const Batch::Operation& operation = batch.operation(operations[i].operation);
-    const KeyView key = batch.View(operation.key);
-    if (operation.kind != OperationKind::kReadForUpdate || rows[i] == nullptr) continue;
-    Place& place = PlaceOf(key);
-    if (key.size() > place.key.size()) continue;
-    place.rows = rows[i];
-    place.place = lookups[i].place();
-    place.key_bytes = static_cast<uint8_t>(key.size());
-    std::copy(key.begin(), key.end(), place.key.begin());
-  }
 }
 
 Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,

@@ -164,22 +164,7 @@ class Executor : private log::Journal::Publisher {
     std::array<storage::SiteTable*, kLookups> rows;
     std::array<storage::Lookup, kLookups> lookups;
   };
-  // Where rows lay that were read to be written, for the batch that writes them. By hash, the last one
-  // counts; rows with longer keys are looked for once more.
-  struct Place {
-    const storage::SiteTable* rows = nullptr;
-    storage::Lookup::Place place;
-    uint8_t key_bytes = 0;
-    std::array<std::byte, 23> key;
-
-    bool IsOf(const storage::SiteTable* of_rows, KeyView of_key) const {
-      return rows == of_rows && storage::CompareKeys({key.data(), key_bytes}, of_key) == 0;
-    }
-  };
-  static constexpr size_t kPlaces = 64;
-  Place& PlaceOf(KeyView key) { return places_[locks::KeyHash(key.data(), key.size()) % kPlaces]; }
   void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
-  void NotePlaces(const Batch& batch, std::span<const RoutedOperation> operations);
   // Of a paged store, after LookAhead: the pages that were missed come to memory, and there is room for those
   // that changes may take. kWaitingForRoom: there is none before the cleaner has been there.
   Progress FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,
@@ -242,10 +227,12 @@ class Executor : private log::Journal::Publisher {
                KeyView end, ScanPass* pass);
   locks::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
   Step IndexScan(const Target& target);
+  std::span<storage::Lookup> LookForFound(const Target& target, size_t* at);
   void FindMissingRows(const Target& target);
+  void ReadFound(const Target& target, storage::Lookup* lookup);
   locks::LockResult TakeIndexEntries(const Target& target);
   locks::LockResult TakeFound(const Target& target, uint32_t found);
-  void VisitFound(absl::FunctionRef<bool(KeyView)> visit) const;
+  KeyView NextFound(size_t* at) const;
 
   const storage::Catalog& catalog_;
   storage::Store& store_;
@@ -268,10 +255,10 @@ class Executor : private log::Journal::Publisher {
   locks::LockOwner cleaner_;     // of RemoveGhosts
   std::deque<Ghost> ghosts_;
   Ahead ahead_;
-  std::array<Place, kPlaces> places_;
-  std::vector<std::byte> row_;    // scratch, warm
-  std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
-  std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met
+  std::vector<std::byte> row_;                   // scratch, warm
+  std::vector<std::byte> keys_;                  // scratch for index scans: primary keys, length-prefixed
+  std::array<storage::Lookup, kLookups> found_;  // likewise: some of these
+  std::vector<uint64_t> locked_;                 // scratch for scans: hashes of the keys the last pass met
   // Of the scan under way: pages of one site that it will wait for, or it takes them where it needs them.
   struct Missing {
     bool suspends = false;

@@ -22,7 +22,7 @@ struct Kind {
   bool look_ahead;
 };
 
-// Two tables with the same keys: short ones, and some that are too long to be remembered.
+// Two tables with the same keys, short and long ones.
 class Places : public testing::TestWithParam<Kind> {
  protected:
   using Rows = std::map<std::string, std::string>;
@@ -49,7 +49,7 @@ class Places : public testing::TestWithParam<Kind> {
 
   static std::string Key(uint64_t number) {
     std::string key(4, '\0');
-    if (number % 7 == 0) key += "a name that is longer than what is remembered of keys";
+    if (number % 7 == 0) key += "a name that is longer than most";
     key += std::to_string(1000 + number);
     return key + std::string("\0\1", 2);
   }

@@ -218,34 +218,48 @@ Executor::Step Executor::IndexScan(const Target& target) {
     const LockResult lock = TakeFound(target, found);
     if (lock != LockResult::kGranted) return {lock};
   }
-  VisitFound([&](KeyView key) {
-    if (target.rows.Read(key, &row_) != absl::StatusCode::kOk) return true;
-    const Batch::Bytes key_at = batch.Store(key);
-    batch.scanned().push_back({key_at, batch.Store(row_)});
-    ++result.scanned;
-    return batch.stored_bytes() <= Batch::kMaxBytes;
-  });
+  for (size_t at = 0; at < keys_.size();) {
+    for (storage::Lookup& lookup : LookForFound(target, &at)) {
+      if (batch.stored_bytes() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
+      ReadFound(target, &lookup);
+    }
+  }
   return {.code = batch.stored_bytes() <= Batch::kMaxBytes ? absl::StatusCode::kOk
                                                            : absl::StatusCode::kOutOfRange};
 }
 
-// On the way to the rows that an index scan has found.
-void Executor::FindMissingRows(const Target& target) {
-  std::array<storage::Lookup, kLookups> lookups;
+// The next of the rows that an index scan has found, at most kLookups, from `*at` of keys_ on.
+std::span<storage::Lookup> Executor::LookForFound(const Target& target, size_t* at) {
   size_t count = 0;
-  const auto finish = [&] {
-    const auto some = std::span(lookups).first(std::exchange(count, 0));
-    storage::SiteTable::FinishLookups(some);
-    for (const storage::Lookup& lookup : some) {
+  while (count < lookups_at_once_ && *at < keys_.size())
+    target.rows.StartLookup(NextFound(at), 0, &found_[count++]);
+  const auto lookups = std::span(found_).first(count);
+  storage::SiteTable::FinishLookups(lookups);
+  return lookups;
+}
+
+void Executor::FindMissingRows(const Target& target) {
+  for (size_t at = 0; at < keys_.size() && missing_.numbers.size() < kMostMissing;) {
+    for (const storage::Lookup& lookup : LookForFound(target, &at)) {
       if (lookup.on_disk() != 0) missing_.numbers.push_back(lookup.on_disk());
     }
-    return missing_.numbers.size() < kMostMissing;
+  }
+}
+
+void Executor::ReadFound(const Target& target, storage::Lookup* lookup) {
+  Batch& batch = target.batch;
+  const KeyView key = lookup->key();
+  const Batch::Mark before = batch.MarkResults();
+  Batch::ScannedRow scanned{.key = batch.Store(key), .row = {}};
+  batch.Reserve(storage::kMaxRowBytes);
+  const Batch::Mark mark = batch.MarkResults();
+  const auto take = [&](storage::TornBytes row) {
+    batch.Rewind(mark);
+    row.CopyTo(batch.StoreReserved(row.size(), &scanned.row));
   };
-  VisitFound([&](KeyView key) {
-    target.rows.StartLookup(key, 0, &lookups[count++]);
-    return count < kLookups || finish();
-  });
-  finish();
+  if (target.rows.Read(key, lookup, take) != absl::StatusCode::kOk) return batch.Rewind(before);
+  batch.scanned().push_back(scanned);
+  ++batch.result(target.number).scanned;
 }
 
 // The rows that an index scan has found, `keys_`.
@@ -258,23 +272,20 @@ LockResult Executor::TakeFound(const Target& target, uint32_t found) {
     return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
   }
   LockResult lock = LockResult::kGranted;
-  VisitFound([&](KeyView key) {
-    lock = Take(target.branch, NameOf(operation.table, target.site, key), LockMode::kS);
-    return lock == LockResult::kGranted;
-  });
+  for (size_t at = 0; at < keys_.size() && lock == LockResult::kGranted;)
+    lock = Take(target.branch, NameOf(operation.table, target.site, NextFound(&at)), LockMode::kS);
   return lock;
 }
 
-// Until `visit` says false.
-void Executor::VisitFound(absl::FunctionRef<bool(KeyView)> visit) const {
-  for (size_t at = 0; at < keys_.size();) {
-    uint16_t bytes = 0;
-    std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
-    ISLANDS_CHECK(bytes != 0 && at + sizeof(bytes) + bytes <= keys_.size());
-    const KeyView key(keys_.data() + at + sizeof(bytes), bytes);
-    at += sizeof(bytes) + bytes;
-    if (!visit(key)) return;
-  }
+// The key at `*at` of keys_, which moves to the next.
+KeyView Executor::NextFound(size_t* at) const {
+  uint16_t bytes = 0;
+  ISLANDS_CHECK(*at + sizeof(bytes) <= keys_.size());
+  std::memcpy(&bytes, keys_.data() + *at, sizeof(bytes));
+  ISLANDS_CHECK(bytes != 0 && *at + sizeof(bytes) + bytes <= keys_.size());
+  const KeyView key(keys_.data() + *at + sizeof(bytes), bytes);
+  *at += sizeof(bytes) + bytes;
+  return key;
 }
 
 }  // namespace islands::instance

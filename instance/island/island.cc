@@ -270,6 +270,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   options.alone = WorksAlone(config_);
   options.paged = paged_;
   options.huge_pages = config_.without() != "huge_pages";
+  options.key_hints = config_.without() != "key_hints";
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =

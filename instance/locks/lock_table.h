@@ -49,6 +49,7 @@
 #include <vector>
 
 #include "coordinator/transaction_id.h"
+#include "runtime/hash_bytes.h"
 
 namespace islands::locks {
 
@@ -74,6 +75,11 @@ inline constexpr uint64_t kIndexEntries = ~0ull - 1;
 inline constexpr uint64_t kGapBit = uint64_t{1} << 63;
 // A record, whether it exists or not. Never 0, and never what GapHash returns for any key.
 inline uint64_t KeyHash(const void* key, size_t bytes);
+// The same for who knows the key's runtime::HashBytes.
+inline uint64_t RecordHash(uint64_t hash) {
+  hash &= ~kGapBit;
+  return hash != 0 ? hash : 1;
+}
 // The gap between the key and the one before it. Never 0, kSupremumGap or kIndexEntries.
 inline uint64_t GapHash(const void* key, size_t bytes);
 
@@ -193,34 +199,7 @@ class LockTable {
   std::unique_ptr<Impl> impl_;
 };
 
-namespace internal {
-
-// Both halves of a product, folded: every bit of the word moves every bit of the result.
-inline uint64_t MixHash(uint64_t word) {
-  const auto product = static_cast<unsigned __int128>(word ^ 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;
-  return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
-}
-
-}  // namespace internal
-
-inline uint64_t KeyHash(const void* key, size_t bytes) {
-  const auto* at = static_cast<const unsigned char*>(key);
-  uint64_t hash = bytes;
-  uint64_t word = 0;
-  for (; bytes > sizeof(word); bytes -= sizeof(word), at += sizeof(word)) {
-    __builtin_memcpy(&word, at, sizeof(word));
-    hash = internal::MixHash(hash ^ word);
-  }
-  if (bytes == sizeof(word)) {
-    __builtin_memcpy(&word, at, sizeof(word));
-  } else {
-    word = 0;
-    for (size_t i = 0; i < bytes; ++i) word = word << 8 | at[i];
-  }
-  // Twice, so that the length, which differs in a few low bits only, gets everywhere as well.
-  hash = internal::MixHash(internal::MixHash(hash) ^ word) & ~kGapBit;
-  return hash != 0 ? hash : 1;
-}
+inline uint64_t KeyHash(const void* key, size_t bytes) { return RecordHash(runtime::HashBytes(key, bytes)); }
 
 inline uint64_t GapHash(const void* key, size_t bytes) {
   const uint64_t hash = KeyHash(key, bytes) | kGapBit;

@@ -174,7 +174,7 @@ StatusCode SiteTable::IndexScan(IndexId index, KeyView first, KeyView end, bool 
   if (index >= indexes_.size() || !IsBound(first) || !IsBound(end)) return StatusCode::kInvalidArgument;
   indexes_[index]->Scan(
       first, end, reverse, [&](KeyView entry, RowView row) { return visit(PrimaryKeyOf(entry, row)); },
-      missing, /*few=*/true);
+      missing, BTree::Reach::kAgain);
   return StatusCode::kOk;
 }
 

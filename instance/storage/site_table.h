@@ -53,8 +53,8 @@ class SiteTable {
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
     IsKey(key) ? rows_.StartLookup(key, bytes, lookup) : void(*lookup = {});
   }
-  void StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes, Lookup* lookup) const {
-    IsKey(key) ? rows_.StartLookupAt(place, key, bytes, lookup) : void(*lookup = {});
+  void StartInsert(KeyView key, Lookup* lookup) const {
+    IsKey(key) ? rows_.StartInsert(key, lookup) : void(*lookup = {});
   }
   void FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const {
     IsKey(key) ? rows_.FollowLookup(key, bytes, lookup) : void(*lookup = {});

@@ -76,7 +76,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::CreateForRedo(const Catalog& catal
                                                                          .bind_memory = options.bind_memory,
                                                                          .alone = options.alone,
                                                                          .paged = options.paged,
-                                                                         .huge_pages = options.huge_pages});
+                                                                         .huge_pages = options.huge_pages,
+                                                                         .key_hints = options.key_hints});
   if (!pool.ok()) return pool.status();
   store->pool_ = *std::move(pool);
   if (options.paged) store->pager_ = std::make_unique<Pager>(*store->pool_);

@@ -30,6 +30,7 @@ struct StoreOptions {
   bool alone = false;  // one thread at a time calls the store: no latches
   bool paged = false;  // the pool may be smaller than the data (files/pager.h)
   bool huge_pages = true;
+  bool key_hints = true;  // 1/32 of the pool on top of it (pages/key_hints.h)
   std::string data_directory;
   // Called once with the pool's reserved region before any page is touched: where the island binds memory to
   // its nodes.

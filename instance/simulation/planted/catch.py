@@ -97,6 +97,7 @@ BUGS: dict[str, list[Test]] = {
     "trust_first_pass": [CROWD],
     "forget_quiet_scan": [executor("Alone.QuietScanOfManyKeys_RemembersTheSite")],
     "trust_old_leaf": [TREE],
+    "believe_hints": [TREE],
     "trust_stale_hint": [executor("Gaps.Batch_SeesItsOwnChanges")],
     "look_ahead_blindly": [STAYING],
     "skip_index_entry_lock": [INDEXED, SCRIPTS, MOVING_IN_INDEX],

@@ -37,6 +37,7 @@ constexpr std::string_view kNames[] = {
     "trust_first_pass",
     "forget_quiet_scan",
     "trust_old_leaf",
+    "believe_hints",
     "trust_stale_hint",
     "look_ahead_blindly",
     "skip_index_entry_lock",

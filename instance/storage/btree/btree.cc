@@ -53,7 +53,12 @@ bool HasRoom(const Node& node, const PendingEntry& entry) {
 
 }  // namespace
 
-BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {
+BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root)
+    : site_(site),
+      tree_(tree),
+      root_(root),
+      hints_(site->key_hints()),
+      hint_salt_(runtime::MixHash(uint64_t{site->site()} << 32 | tree)) {
   const GuardS guard(site->At(root), ISLANDS_LATCH("btree.open"));
   lower_.Set(Node::At(guard.bytes())->lower_fence());
   upper_.Set(Node::At(guard.bytes())->upper_fence());
@@ -203,12 +208,22 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
       } else if (!key_changes_.compare_exchange_strong(*expected, *expected + 1, std::memory_order_acq_rel)) {
         return absl::StatusCode::kAborted;  // invariant 4: the gap that the caller has locked was parted
       }
+      const bool last = i == leaf->count();
       Change(guard, {Kind::kInsert, i, 0, row.size()})->Insert(i, key, row);
+      if (last) NoteRun(key, leaf->number());
       return absl::StatusCode::kOk;
     }
     guard.Release();
     if (const absl::StatusCode split = Split(entry, 0); split != absl::StatusCode::kOk) return split;
   }
+}
+
+// Written only when it changes: other workers read it.
+void BTree::NoteRun(KeyView key, uint64_t leaf) const {
+  if (hints_ == nullptr) return;
+  std::atomic<uint32_t>& guess = GuessFor(key);
+  if (leaf <= UINT32_MAX && guess.load(std::memory_order_relaxed) != leaf)
+    guess.store(static_cast<uint32_t>(leaf), std::memory_order_relaxed);
 }
 
 absl::StatusCode BTree::Replace(KeyView key, RowView row, Lookup* hint) {
@@ -430,7 +445,7 @@ size_t BTree::FindMissing(KeyView at, bool reverse, size_t most,
 // Rows lie in a leaf as they came: read one by one in key order they would miss the caches one after the
 // other (0.8 times the speed of copying the page first, with YCSB E), so all lines are fetched at once, and
 // from the second leaf on the next one's, too (1.1 to 1.3 times). Not where few are wanted.
-const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool few, bool goes_on, GuardO* leaf) const {
+const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool part, bool goes_on, GuardO* leaf) const {
   uint64_t number = root_;
   while (true) {
     const PageRef page = site_->At(number);
@@ -442,7 +457,7 @@ const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool few, bool goe
     }
     const uint32_t i = reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
     number = node.child(i);
-    if (node.level() > 1 || (few && !goes_on)) {
+    if (node.level() > 1 || (part && !goes_on)) {
       site_->Prefetch(number);
       continue;
     }
@@ -450,6 +465,18 @@ const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool few, bool goe
     if (goes_on && (reverse ? i > 0 : i < node.count()))
       site_->PrefetchAll(node.child(reverse ? i - 1 : i + 1));
   }
+}
+
+const std::byte* BTree::HintedLeaf(KeyView at, KeyHints::Place hint, std::byte* copy, GuardO* leaf) const {
+  if (hint.page == 0) return nullptr;
+  site_->PrefetchHinted(hint.page, TornNode::SlotOffset(hint.slot));
+  *leaf = LeafAt(hint.page, at);
+  if (!*leaf) return nullptr;
+  if (site_->unguarded()) return GuardN(site_->At(hint.page)).bytes();
+  leaf->page().Bytes(0, kPageBytes).CopyTo(copy);
+  const bool valid = leaf->Valid();
+  leaf->Release();
+  return valid ? copy : nullptr;
 }
 
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
@@ -468,18 +495,25 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
 // count.
 void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
                     absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
-                    std::vector<uint64_t>* missing, bool few) const {
+                    std::vector<uint64_t>* missing, Reach reach) const {
   ISLANDS_CHECK(first.size() <= kMaxTreeKeyBytes && end.size() <= kMaxTreeKeyBytes);
   alignas(Node) std::byte copy[kPageBytes];
   KeyBuffer low, high, key;
   low.Set(CompareKeys(first, lower_.view()) > 0 ? first : lower_.view());
   high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
                                                                                           : upper_.view());
+  const bool hinted = reach == Reach::kAgain && !reverse && hints_ != nullptr;
+  const uint64_t hash = hinted ? runtime::HashBytes(first.data(), first.size()) ^ hint_salt_ : 0;
+  const KeyHints::Place hint = hinted ? hints_->Find(hash) : KeyHints::Place();
   bool goes_on = false;  // there was a leaf before
   for (size_t ahead = 1; high.view().empty() || CompareKeys(low.view(), high.view()) < 0;) {
-    if (site_->paged() && !site_->unguarded()) {
+    GuardO in_place;
+    const KeyView at = reverse ? high.view() : low.view();
+    const std::byte* bytes = !goes_on ? HintedLeaf(at, hint, copy, &in_place) : nullptr;
+    const bool known = bytes != nullptr;
+    if (!known && site_->paged() && !site_->unguarded()) {
       std::array<uint64_t, kMostAhead> pages;
-      const size_t count = FindMissing(reverse ? high.view() : low.view(), reverse, ahead, pages);
+      const size_t count = FindMissing(at, reverse, ahead, pages);
       if (count != 0 && missing != nullptr) {
         missing->insert(missing->end(), pages.begin(), pages.begin() + count);
         return;
@@ -487,15 +521,12 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
       if (count != 0) site_->FetchAhead(std::span(pages).first(count));
       ahead = std::min(2 * ahead, kMostAhead);
     }
-    GuardO in_place;
-    const KeyView at = reverse ? high.view() : low.view();
-    const std::byte* bytes = copy;
-    if (site_->unguarded()) {
-      bytes = LeafInPlace(at, reverse, few, goes_on, &in_place);
-    } else {
+    if (!known && site_->unguarded()) {
+      bytes = LeafInPlace(at, reverse, reach != Reach::kLeaves, goes_on, &in_place);
+    } else if (!known) {
       CopyLeaf(at, reverse, copy);
+      bytes = copy;
     }
-    goes_on = true;
     const Node* const leaf = Node::At(bytes);
     const KeyView lower = leaf->lower_fence();
     const KeyView upper = leaf->upper_fence();
@@ -504,10 +535,17 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
     const bool has_begin = CompareKeys(low.view(), lower) >= 0;
     const bool has_end = !high.view().empty() && (upper.empty() || CompareKeys(high.view(), upper) < 0);
     bool equal = false;
-    const uint32_t from = has_begin ? leaf->LowerBound(low.view(), &equal) : 0;
-    const uint32_t to = has_end ? leaf->LowerBound(high.view(), &equal) : leaf->count();
+    uint32_t from = hint.slot;
+    if (!known || !leaf->IsLowerBound(from, low.view())) {
+      from = has_begin ? leaf->LowerBound(low.view(), &equal) : 0;
+      if (hinted && !goes_on) hints_->Note(hash, {leaf->number(), from}, site_->resident_pages());
+    }
+    goes_on = true;
+    const bool step_by_step = has_end && !reverse && reach != Reach::kLeaves;  // a search costs more
+    const uint32_t to = has_end && !step_by_step ? leaf->LowerBound(high.view(), &equal) : leaf->count();
     for (uint32_t n = 0; from + n < to; ++n) {
       const uint32_t i = reverse ? to - 1 - n : from + n;
+      if (step_by_step && leaf->CompareAt(i, high.view()) >= 0) return;
       leaf->CopyKey(i, &key);
       const bool more = visit(key.view(), leaf->value(i), leaf->ghost(i));
       ISLANDS_CHECK(!in_place || in_place.Valid());  // `visit` changes nothing
@@ -520,10 +558,10 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
 
 void BTree::Scan(KeyView first, KeyView end, bool reverse,
                  absl::FunctionRef<bool(KeyView key, RowView row)> visit, std::vector<uint64_t>* missing,
-                 bool few) const {
+                 Reach reach) const {
   ScanAll(
       first, end, reverse, [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); },
-      missing, few);
+      missing, reach);
 }
 
 bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
@@ -534,7 +572,7 @@ bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
     found = true;
     return false;
   };
-  ScanAll(key, {}, /*reverse=*/false, visit, /*missing=*/nullptr, /*few=*/true);
+  ScanAll(key, {}, /*reverse=*/false, visit, /*missing=*/nullptr, Reach::kPart);
   return found;
 }
 

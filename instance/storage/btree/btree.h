@@ -25,6 +25,7 @@
 //     it stands still every key has the same next key.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,7 @@
 #include "instance/storage/btree/btree_node.h"
 #include "instance/storage/pages/page_guard.h"
 #include "instance/storage/pages/site_space.h"
+#include "runtime/hash_bytes.h"
 #include "runtime/planted_bug.h"
 
 namespace islands::storage {
@@ -61,28 +63,31 @@ class Lookup {
  public:
   // The page that it needs next, of a paged pool: not in memory when it got there. 0: none.
   uint64_t on_disk() const { return stage_ == Stage::kOnDisk ? next_ : 0; }
-  // What it has found, for a later one of the same key.
-  struct Place {
-    uint64_t leaf = 0;  // 0: nothing
-    PageState seen;     // of the leaf
-    uint32_t slot = 0;
-    bool has_slot = false;
-  };
-  Place place() const { return searched_ ? Place{leaf(), node_.seen(), slot_, has_slot_} : Place(); }
+  KeyView key() const { return key_; }
+  // Of its key, runtime::HashBytes; 0: it was not needed.
+  uint64_t key_hash() const { return key_hash_; }
 
  private:
   friend class BTree;
-  enum class Stage : uint8_t { kNone, kFollows, kDescends, kLeaf, kOnDisk };
+  enum class Stage : uint8_t { kNone, kFollows, kHinted, kGuessed, kDescends, kLeaf, kOnDisk };
 
   uint64_t leaf() const { return stage_ == Stage::kLeaf ? next_ : 0; }
+  void Start(KeyView key, size_t bytes) {
+    key_ = key;
+    bytes_ = bytes;
+    key_hash_ = 0;
+    searched_ = has_slot_ = has_place_ = false;
+    node_.Release();
+  }
 
   const BTree* tree_ = nullptr;  // that is known to cover the key
   KeyView key_;
   GuardO node_;        // the last one arrived at; in the end the leaf
-  uint64_t next_ = 0;  // its child, on its way into the cache; in the end the leaf's number
+  uint64_t next_ = 0;  // its child, or hint, on its way into the cache; in the end the leaf's number
+  uint64_t key_hash_ = 0;
   size_t bytes_ = 0;
   uint32_t slot_ = 0;      // of the key in the leaf
-  uint32_t place_ = 0;     // of the child's number in the node
+  uint32_t place_ = 0;     // of the child's number in the node; a guess: the leaf's number
   bool searched_ = false;  // the leaf, for the slot
   bool has_slot_ = false;
   bool has_place_ = false;
@@ -99,11 +104,14 @@ class BTree {
   static uint64_t MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower = {}, KeyView upper = {});
 
   // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that
-  // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
+  // their cache misses overlap (interleaved descents), or to where the keys were found last (key_hints.h).
+  // `bytes`: how much of the row will be needed, 0 = all.
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
-  // The same where the caller has an idea which leaf it is: where this key was before, or that of the lookup
-  // in front of this one, perhaps of the same key. Wrong ideas cost a look at a page.
-  void StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes, Lookup* lookup) const;
+  // Of a key that is probably new: to the leaf behind whose last key one like this was put, or down the tree.
+  void StartInsert(KeyView key, Lookup* lookup) const;
+  // Down the tree in any case.
+  void StartDescent(KeyView key, size_t bytes, Lookup* lookup) const;
+  // Probably of the leaf of the lookup in front of this one, perhaps of the same key.
   void FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const;
   static void FinishLookups(std::span<Lookup> lookups);
   // Once its page has come: from the root on.
@@ -146,15 +154,18 @@ class BTree {
     bool last = false;  // there is no next key
   };
   Gap FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const;
+  // What a scan will probably meet: kAgain, a part of a leaf, where others that began with this key have been
+  // (key_hints.h).
+  enum class Reach : uint8_t { kLeaves, kPart, kAgain };
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
-  // Key and row are valid during the call only. `few`: probably of a part of a leaf.
+  // Key and row are valid during the call only.
   void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit,
-            std::vector<uint64_t>* missing = nullptr, bool few = false) const;
+            std::vector<uint64_t>* missing = nullptr, Reach reach = Reach::kLeaves) const;
   // The same with ghosts among them. With `missing`, of a paged pool: where it needs a page that is on disk
   // it ends, and that page and those that it will need next are appended. Without, it waits for them.
   void ScanAll(KeyView first, KeyView end, bool reverse,
                absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
-               std::vector<uint64_t>* missing = nullptr, bool few = false) const;
+               std::vector<uint64_t>* missing = nullptr, Reach reach = Reach::kLeaves) const;
   uint64_t Count() const;
   uint32_t levels() const;  // at some moment of the call
 
@@ -202,6 +213,14 @@ class BTree {
   // The same without guards (SiteSpace::unguarded).
   static bool AdvanceUnguarded(Lookup* lookup);
   static void Descend(std::span<Lookup> lookups);
+  static void UseHints(std::span<Lookup> lookups);
+  void FindHint(Lookup* lookup) const;
+  void TryHint(Lookup* lookup) const;
+  void NoteHint(const Lookup& lookup) const;
+  void BeginDescent(Lookup* lookup) const;
+  void TryGuess(Lookup* lookup) const;
+  void NoteRun(KeyView key, uint64_t leaf) const;
+  std::atomic<uint32_t>& GuessFor(KeyView key) const;
   // This leaf, or else it begins at the root.
   static void TryLeaf(uint64_t number, Lookup* lookup);
   static void Follow(const Lookup* front, Lookup* lookup);
@@ -236,7 +255,9 @@ class BTree {
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
   void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
   // Without guards: the leaf itself. `goes_on`: the next one will be wanted, too.
-  const std::byte* LeafInPlace(KeyView at, bool reverse, bool few, bool goes_on, GuardO* leaf) const;
+  const std::byte* LeafInPlace(KeyView at, bool reverse, bool part, bool goes_on, GuardO* leaf) const;
+  // The leaf for `at` where a hint says, in place or copied. Null: it is not known there.
+  const std::byte* HintedLeaf(KeyView at, KeyHints::Place hint, std::byte* copy, GuardO* leaf) const;
   void FreeBelow(uint64_t number);
   struct Walk;
   absl::Status CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const;
@@ -244,38 +265,55 @@ class BTree {
   SiteSpace* site_;
   uint32_t tree_;
   uint64_t root_;
-  KeyBuffer lower_, upper_;  // the tree's bounds; empty = none
+  KeyHints* const hints_;     // null: there are none
+  const uint64_t hint_salt_;  // tells the site's and the tree's keys from others'
+  KeyBuffer lower_, upper_;   // the tree's bounds; empty = none
   std::atomic<uint64_t> key_changes_ = 0;
+  // Keys often come in ascending runs, as the orders of each district do: by hash of all but a key's last
+  // bytes, leaves behind whose last key one was put. 0: none. Guesses, as hints are.
+  static constexpr size_t kGuesses = 16;
+  mutable std::array<std::atomic<uint32_t>, kGuesses> guesses_{};
 };
 
-inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
-  const bool covers = Covers(key);
-  lookup->tree_ = covers ? this : nullptr;
-  lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
-  lookup->key_ = key;
-  lookup->bytes_ = bytes;
-  lookup->searched_ = lookup->has_slot_ = lookup->has_place_ = false;
-  lookup->node_.Release();
-  lookup->next_ = root_;
+[[gnu::always_inline]] inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+  if (hints_ == nullptr) return StartDescent(key, bytes, lookup);
+  lookup->Start(key, bytes);
+  lookup->tree_ = this;
+  lookup->key_hash_ = runtime::HashBytes(key.data(), key.size());
+  lookup->stage_ = Lookup::Stage::kHinted;
+  hints_->Prefetch(lookup->key_hash_ ^ hint_salt_);
 }
 
-inline void BTree::StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes,
-                                 Lookup* lookup) const {
-  StartLookup(key, bytes, lookup);
-  if (lookup->stage_ == Lookup::Stage::kNone || place.leaf == 0 || !site_->HasPage(place.leaf)) return;
-  GuardO leaf(site_->At(place.leaf), place.seen);
-  if (!leaf.Valid()) return TryLeaf(place.leaf, lookup);
-  lookup->stage_ = Lookup::Stage::kLeaf;
-  lookup->node_ = std::move(leaf);
-  lookup->next_ = place.leaf;
-  lookup->slot_ = place.slot;
-  lookup->has_slot_ = place.has_slot;
-  lookup->searched_ = true;
+inline std::atomic<uint32_t>& BTree::GuessFor(KeyView key) const {
+  constexpr size_t kTail = 4;
+  return guesses_[runtime::HashBytes(key.data(), key.size() - std::min(key.size(), kTail)) % kGuesses];
+}
+
+inline void BTree::StartInsert(KeyView key, Lookup* lookup) const {
+  StartDescent(key, 0, lookup);
+  if (lookup->stage_ == Lookup::Stage::kNone) return;
+  const uint32_t guess = GuessFor(key).load(std::memory_order_relaxed);
+  if (guess == 0) return;
+  lookup->stage_ = Lookup::Stage::kGuessed;
+  lookup->place_ = guess;
+  site_->Prefetch(guess);
+}
+
+inline void BTree::StartDescent(KeyView key, size_t bytes, Lookup* lookup) const {
+  lookup->Start(key, bytes);
+  BeginDescent(lookup);
 }
 
 inline void BTree::FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const {
-  StartLookup(key, bytes, lookup);
+  StartDescent(key, bytes, lookup);
   if (lookup->stage_ != Lookup::Stage::kNone) lookup->stage_ = Lookup::Stage::kFollows;
+}
+
+inline void BTree::BeginDescent(Lookup* lookup) const {
+  const bool covers = Covers(lookup->key_);
+  lookup->tree_ = covers ? this : nullptr;
+  lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
+  lookup->next_ = root_;
 }
 
 template <bool kAgain, typename Take>

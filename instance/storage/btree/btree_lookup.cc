@@ -10,6 +10,7 @@ using runtime::Planted;
 using runtime::PlantedBug;
 
 void BTree::FinishLookups(std::span<Lookup> lookups) {
+  UseHints(lookups);
   Descend(lookups);
   bool follow = false;
   for (Lookup& lookup : lookups) {
@@ -18,8 +19,10 @@ void BTree::FinishLookups(std::span<Lookup> lookups) {
       continue;
     }
     const TornNode leaf = NodeOf(lookup.node_);
-    if (!lookup.searched_) lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
+    if (lookup.searched_) continue;  // by its hint
+    lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
     lookup.searched_ = true;
+    if (lookup.has_slot_ && lookup.key_hash_ != 0) lookup.tree_->NoteHint(lookup);
     if (lookup.has_slot_) leaf.PrefetchEntry(lookup.slot_, lookup.bytes_);
   }
   if (!follow) return;
@@ -29,13 +32,63 @@ void BTree::FinishLookups(std::span<Lookup> lookups) {
   Descend(lookups);
 }
 
+// One after the other would wait for each cache miss: first all hints, then all that they lead to.
+void BTree::UseHints(std::span<Lookup> lookups) {
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ == Lookup::Stage::kHinted) lookup.tree_->FindHint(&lookup);
+  }
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ == Lookup::Stage::kHinted) lookup.tree_->TryHint(&lookup);
+    if (lookup.stage_ == Lookup::Stage::kGuessed) lookup.tree_->TryGuess(&lookup);
+  }
+}
+
+// A wrong one is forgotten: keys come in no order, or the run has gone on elsewhere.
+void BTree::TryGuess(Lookup* lookup) const {
+  TryLeaf(lookup->place_, lookup);
+  if (lookup->stage_ != Lookup::Stage::kLeaf) GuessFor(lookup->key_).store(0, std::memory_order_relaxed);
+}
+
+[[gnu::always_inline]] inline void BTree::FindHint(Lookup* lookup) const {
+  const KeyHints::Place place = hints_->Find(lookup->key_hash_ ^ hint_salt_);
+  if (place.page == 0) return BeginDescent(lookup);
+  lookup->next_ = place.page;
+  lookup->slot_ = place.slot;
+  site_->PrefetchHinted(place.page, TornNode::SlotOffset(place.slot));
+}
+
+// Where a leaf has the key, it is the leaf for the key, whatever has become of it since.
+[[gnu::always_inline]] inline void BTree::TryHint(Lookup* lookup) const {
+  if (!site_->HasPage(lookup->next_)) return BeginDescent(lookup);
+  GuardO guard = GuardO::Try(site_->At(lookup->next_));
+  if (!guard) return BeginDescent(lookup);
+  const TornNode node = NodeOf(guard);
+  if (!node.is_leaf() || !node.IsOf(tree_)) return BeginDescent(lookup);
+  if (node.HasKeyAt(lookup->slot_, lookup->key_) || Planted(PlantedBug::kBelieveHints)) {
+    lookup->searched_ = lookup->has_slot_ = true;
+    node.PrefetchEntry(lookup->slot_, lookup->bytes_);
+  } else if (!node.Covers(lookup->key_)) {
+    return BeginDescent(lookup);
+  }
+  lookup->node_ = std::move(guard);
+  lookup->stage_ = Lookup::Stage::kLeaf;
+}
+
+void BTree::NoteHint(const Lookup& lookup) const {
+  hints_->Note(lookup.key_hash_ ^ hint_salt_, {lookup.next_, lookup.slot_}, site_->resident_pages());
+}
+
 // Another key's slot is not looked for yet: what is done with the one in front changes the leaf.
 void BTree::Follow(const Lookup* front, Lookup* lookup) {
-  if (front != nullptr && front->tree_ == lookup->tree_ && CompareKeys(front->key_, lookup->key_) == 0) {
-    lookup->tree_->StartLookupAt(front->place(), lookup->key_, lookup->bytes_, lookup);
-  } else {
-    TryLeaf(front != nullptr ? front->leaf() : 0, lookup);
-  }
+  const bool same = front != nullptr && front->searched_ && front->tree_ == lookup->tree_ &&
+                    CompareKeys(front->key_, lookup->key_) == 0;
+  if (!same) return TryLeaf(front != nullptr ? front->leaf() : 0, lookup);
+  lookup->node_ = GuardO(lookup->tree_->site_->At(front->next_), front->node_.seen());
+  lookup->next_ = front->next_;
+  lookup->slot_ = front->slot_;
+  lookup->has_slot_ = front->has_slot_;
+  lookup->searched_ = true;
+  lookup->stage_ = Lookup::Stage::kLeaf;
 }
 
 void BTree::TryLeaf(uint64_t number, Lookup* lookup) {

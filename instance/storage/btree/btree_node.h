@@ -56,6 +56,8 @@ class Node : NodeFields {
 
   // As NodeView's.
   uint32_t LowerBound(KeyView key, bool* equal) const { return view().LowerBound(key, equal); }
+  bool IsLowerBound(uint32_t i, KeyView key) const { return view().IsLowerBound(i, key); }
+  int CompareAt(uint32_t i, KeyView key) const { return view().CompareAt(i, key); }
   uint32_t ChildIndex(KeyView key) const { return view().ChildIndex(key); }
   uint64_t child(uint32_t i) const { return view().child(i); }
   RowView value(uint32_t i) const { return view().entry(i).value; }

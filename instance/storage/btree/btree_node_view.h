@@ -135,10 +135,19 @@ class NodeView {
 
   // Whether `key` is between the node's fences.
   bool Covers(KeyView key) const;
+  // Whether slot `i` is that of `key`, of whatever node and number: for hints (key_hints.h).
+  bool HasKeyAt(uint32_t i, KeyView key) const;
+  static size_t SlotOffset(uint32_t i) { return NodeFields::kHeaderBytes + i * sizeof(Slot); }
   // The first slot whose key is >= `key`; `equal` says whether it is `key`. The key has the node's prefix.
   uint32_t LowerBound(KeyView key, bool* equal) const {
     return static_cast<uint32_t>(LowerBound(*this, key, equal));
   }
+  // Whether it is slot `i`, of whatever number.
+  bool IsLowerBound(uint32_t i, KeyView key) const {
+    return i <= count() && (i == 0 || CompareAt(i - 1, key) < 0) && (i == count() || CompareAt(i, key) >= 0);
+  }
+  // The order of slot `i` and `key`, which has the node's prefix.
+  int CompareAt(uint32_t i, KeyView key) const;
   // Which child of an inner node holds `key`: 0 .. count, count being the rightmost.
   uint32_t ChildIndex(KeyView key) const {
     bool equal = false;
@@ -259,6 +268,41 @@ inline int CompareBytes(TornBytes bytes, KeyView key) {
   return bytes.size() < key.size() ? -1 : bytes.size() > key.size();
 }
 
+// As numbers, of which the last may overlap the one before.
+template <typename PageBytes>
+inline bool EqualBytes(PageBytes bytes, KeyView key) {
+  if (bytes.size() != key.size()) return false;
+  const auto equal = [&]<typename Number>(Number) {
+    uint64_t different = 0;
+    for (size_t at = 0;; at = std::min(at + sizeof(Number), key.size() - sizeof(Number))) {
+      Number number;
+      std::memcpy(&number, key.data() + at, sizeof(number));
+      different |= bytes.template CopyAt<Number>(at) ^ number;
+      if (at == key.size() - sizeof(Number)) return different == 0;
+    }
+  };
+  if (key.size() >= 8) return equal(uint64_t{});
+  if (key.size() >= 4) return equal(uint32_t{});
+  if (key.size() >= 2) return equal(uint16_t{});
+  return key.empty() || equal(uint8_t{});
+}
+
+template <typename Page>
+inline bool NodeView<Page>::HasKeyAt(uint32_t i, KeyView key) const {
+  constexpr size_t kHead = sizeof(Slot::head);
+  const size_t prefix = page_.Load(&NodeFields::prefix_bytes_);
+  if (i >= count() || prefix > key.size()) return false;
+  const KeyView suffix = key.subspan(prefix);
+  const Slot slot = slots()[i];
+  if (slot.head != KeyHead(suffix) || slot.key_bytes != suffix.size()) return false;
+  if (suffix.size() > kHead &&
+      !EqualBytes(page_.Bytes(slot.offset + sizeof(uint16_t) + kHead, suffix.size() - kHead),
+                  suffix.subspan(kHead))) {
+    return false;
+  }
+  return EqualBytes(page_.Bytes(page_.Load(&NodeFields::lower_offset_), prefix), key.first(prefix));
+}
+
 template <typename Page>
 inline bool NodeView<Page>::Covers(KeyView key) const {
   const auto lower =
@@ -278,6 +322,15 @@ inline int NodeView<Page>::CompareTails(Slot slot, KeyView suffix) const {
   }
   return CompareBytes(page_.Bytes(slot.offset + sizeof(uint16_t) + kHead, slot.key_bytes - kHead),
                       suffix.subspan(kHead));
+}
+
+template <typename Page>
+inline int NodeView<Page>::CompareAt(uint32_t i, KeyView key) const {
+  const KeyView suffix = key.subspan(std::min<size_t>(page_.Load(&NodeFields::prefix_bytes_), key.size()));
+  const Slot slot = slots()[i];
+  const uint32_t head = KeyHead(suffix);
+  if (slot.head != head) return slot.head < head ? -1 : 1;
+  return CompareTails(slot, suffix);
 }
 
 // Heads first, and without branches: which way a search goes is a coin toss that the processor would guess

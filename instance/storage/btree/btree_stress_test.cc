@@ -81,8 +81,10 @@ class Owner {
         Modify(number);
       } else if (dice < 90) {
         Read(number);
-      } else if (dice < 98) {
+      } else if (dice < 94) {
         LookUp();
+      } else if (dice < 98) {
+        ScanFromPermanent();
       } else {
         Scan(random_.Below(2) == 0);
       }
@@ -145,9 +147,12 @@ class Owner {
     for (size_t i = 0; i < keys.size(); ++i) {
       numbers[i] = i > 0 && random_.Below(4) == 0 ? numbers[i - 1] : random_.Below(kNumbers);
       keys[i] = Key(numbers[i], id_);
-      switch (random_.Below(3)) {
+      switch (random_.Below(4)) {
         case 0:
-          tree_->StartLookupAt(places_[keys[i]], Bytes(keys[i]), 0, &lookups[i]);
+          tree_->StartDescent(Bytes(keys[i]), 0, &lookups[i]);
+          break;
+        case 3:
+          tree_->StartInsert(Bytes(keys[i]), &lookups[i]);
           break;
         case 1:
           tree_->FollowLookup(Bytes(keys[i]), 0, &lookups[i]);
@@ -157,7 +162,6 @@ class Owner {
       }
     }
     BTree::FinishLookups(lookups);
-    for (size_t i = 0; i < keys.size(); ++i) places_[keys[i]] = lookups[i].place();
     for (size_t i = 0; i < keys.size(); ++i) {
       if (i % 2 == 0) {
         Modify(numbers[i], &lookups[i]);
@@ -196,10 +200,25 @@ class Owner {
     ASSERT_EQ(own, rows_.size());
   }
 
+  // The first row is that of the key, which stays, wherever scans that began with it have found it.
+  void ScanFromPermanent() {
+    const std::string first = Key(random_.Below(kNumbers / 10) * 10, kPermanent);
+    std::string before;
+    size_t rows = 0;
+    const auto visit = [&](KeyView key, RowView row) {
+      const std::string text = Text(key);
+      EXPECT_TRUE(before.empty() ? text == first : text > before);
+      EXPECT_TRUE(IsWhole(row));
+      before = text;
+      return ++rows < 10 && !testing::Test::HasFailure();
+    };
+    tree_->Scan(Bytes(first), {}, /*reverse=*/false, visit, nullptr, BTree::Reach::kAgain);
+    ASSERT_GT(rows, 0u);
+  }
+
   BTree* const tree_;
   const uint32_t id_;
   Random random_;
-  std::map<std::string, Lookup::Place> places_;  // where lookups have ended
   std::map<uint64_t, std::string> rows_;
   uint64_t version_ = 0;
   std::vector<std::byte> buffer_;

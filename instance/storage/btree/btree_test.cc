@@ -65,6 +65,11 @@ const Mix kMixes[] = {
      [](Random& r) { return r.Below(100); }, BigEndian(0x10000), BigEndian(0x1ffff), true},
     {"BoundedBelow", [](Random& r) { return RandomBytes(r, 1 + r.Below(7), 4); },
      [](Random& r) { return r.Below(100); }, std::string(1, 1), ""},
+    // Hints of two keys in five, of which some have moved.
+    {"FewNumbers", [](Random& r) { return BigEndian(r.Below(300)); },
+     [](Random& r) { return 100 + r.Below(200); }},
+    {"FewNumbersAlone", [](Random& r) { return BigEndian(r.Below(300)); },
+     [](Random& r) { return 100 + r.Below(200); }, "", "", true},
 };
 
 class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t>> {
@@ -181,9 +186,11 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   // Wherever it is to begin, it finds what is there.
   void StartLookup(const std::string& key, Lookup* lookup) {
     const size_t bytes = random_.Below(2) * 8;
-    switch (random_.Below(3)) {
+    switch (random_.Below(4)) {
       case 0:
-        return tree_.tree->StartLookupAt(places_[key], Bytes(key), bytes, lookup);
+        return tree_.tree->StartDescent(Bytes(key), bytes, lookup);
+      case 3:
+        return tree_.tree->StartInsert(Bytes(key), lookup);
       case 1:
         return tree_.tree->FollowLookup(Bytes(key), bytes, lookup);
       default:
@@ -199,7 +206,6 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
       StartLookup(keys[i], &lookups[i]);
     }
     BTree::FinishLookups(lookups);
-    for (size_t i = 0; i < keys.size(); ++i) places_[keys[i]] = lookups[i].place();
     for (size_t i = 0; i < keys.size(); ++i) {
       if (random_.Below(4) == 0) random_.Below(2) == 0 ? InsertOne() : RemoveOne();
       switch (random_.Below(5)) {
@@ -244,10 +250,28 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     if (reverse) std::reverse(expected.begin(), expected.end());
     ASSERT_EQ(tree_.Scan(first, end, reverse), expected);
   }
+  // From a key on that may be known of other scans, some rows.
+  void ScanAgain() {
+    const std::string first = AnyKey();
+    const std::string end = random_.Below(2) == 0 ? "" : AnyKey();
+    Rows expected, found;
+    const size_t most = 1 + random_.Below(8);
+    for (auto at = model_.lower_bound(first);
+         at != model_.end() && (end.empty() || at->first < end) && expected.size() < most; ++at) {
+      expected.push_back(*at);
+    }
+    const auto visit = [&](KeyView key, RowView row) {
+      found.emplace_back(Text(key), Text(row));
+      return found.size() < most;
+    };
+    tree_.tree->Scan(Bytes(first), Bytes(end), /*reverse=*/false, visit, nullptr, BTree::Reach::kAgain);
+    ASSERT_EQ(found, expected);
+  }
   void Step(uint64_t insert_percent) {
     const uint64_t dice = random_.Below(1000);
     if (dice < 4) return ScanSome();
     if (dice < 24) return LookupSome();
+    if (dice < 64) return ScanAgain();
     if (dice < 100) return ReadOne();
     if (dice < 150) return ReplaceOne();
     if (dice < 200) return ModifyOne();
@@ -264,7 +288,6 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   TestTree tree_;
   Random random_;
   Model model_;
-  std::map<std::string, Lookup::Place> places_;  // where lookups have ended; some are others' by now, or free
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BTreeModelTest,
@@ -341,6 +364,60 @@ TEST(BTree, Bounds_KeysOutsideAreAbsentAndRefused) {
     }
     EXPECT_EQ(tree.Check().rows, 4u);
   }
+}
+
+// What a lookup of one key finds.
+std::string LookUp(const BTree& tree, const std::string& key) {
+  Lookup lookup;
+  tree.StartLookup(Bytes(key), 0, &lookup);
+  BTree::FinishLookups(std::span(&lookup, 1));
+  std::string row;
+  const KeyState state = tree.Find(Bytes(key), &lookup, [&](TornBytes found) { row = Text(found); });
+  return state == KeyState::kRow ? row : "absent";
+}
+
+// Two trees have the same keys, and get each other's pages.
+TEST(BTree, Hints_OfPagesThatAreAnotherTreesByNow) {
+  constexpr uint64_t kRows = 2'000;
+  for (const bool alone : {false, true}) {
+    TestTree one(1000, "", "", alone);
+    BTree two(&one.space, TestTree::kTreeId + 1, BTree::MakeRoot(&one.space, TestTree::kTreeId + 1));
+    const auto fill = [](BTree& tree, const char* of) {
+      for (uint64_t i = 0; i < kRows; ++i) {
+        ASSERT_EQ(tree.Insert(Bytes(BigEndian(i)), Bytes(fmt::format("{:0200} of {}", i, of))),
+                  StatusCode::kOk);
+      }
+    };
+    fill(*one.tree, "one");
+    for (uint64_t i = 0; i < kRows; ++i)
+      ASSERT_EQ(LookUp(*one.tree, BigEndian(i)), fmt::format("{:0200} of one", i));
+    one.tree->Clear();
+    fill(two, "two");
+    for (uint64_t i = 0; i < kRows; ++i) {
+      ASSERT_EQ(LookUp(*one.tree, BigEndian(i)), "absent");
+      ASSERT_EQ(LookUp(two, BigEndian(i)), fmt::format("{:0200} of two", i));
+    }
+    fill(*one.tree, "one");
+    for (uint64_t i = 0; i < kRows; ++i)
+      ASSERT_EQ(LookUp(*one.tree, BigEndian(i)), fmt::format("{:0200} of one", i));
+  }
+}
+
+// Nodes of few keys, or one, have prefixes of all lengths.
+TEST(BTree, Hints_OfKeysThatShareAllButTheirLength) {
+  TestTree tree(2000);
+  std::vector<std::string> keys;
+  for (size_t n = 1; n <= 60; ++n) {
+    for (const char end : {'\0', 'm', '\xff'}) keys.push_back(std::string(n, 'm') + std::string(n % 9, end));
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  for (const std::string& key : keys)
+    ASSERT_EQ(tree.Insert(key, key + std::string(900, 'r')), StatusCode::kOk);
+  for (int round = 0; round < 2; ++round) {
+    for (const std::string& key : keys) ASSERT_EQ(LookUp(*tree.tree, key), key + std::string(900, 'r'));
+  }
+  EXPECT_EQ(tree.Check().rows, keys.size());
 }
 
 TEST(BTree, Insert_KeysThatArePrefixesOfEachOther) {

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(const BufferPoolO
   }
   if (absl::Status reserved = pool->Reserve(options); !reserved.ok()) return reserved;
   if (options.bind_memory != nullptr) (*options.bind_memory)(pool->region_, pool->region_bytes_);
+  if (options.key_hints) pool->key_hints_ = std::make_unique<KeyHints>(pool->hints(), pool->capacity_pages_);
   return pool;
 }
 
@@ -49,8 +50,9 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
     pages_per_slot_ = std::min(RoundUp(bytes / kPageBytes / slots_, kPagesPerHugePage),
                                (uint64_t{1} << PageId::kNumberBits) - kPagesPerHugePage);
     const uint64_t pages = pages_per_slot_ * slots_;
-    region_bytes_ =
-        RoundUp(2 * StatesBytes(), kHugePageBytes) + pages * kPageBytes + kHugePageBytes + kSlackBytes;
+    region_bytes_ = RoundUp(2 * StatesBytes(), kHugePageBytes) + pages * kPageBytes + kHugePageBytes +
+                    kSlackBytes + RoundUp(KeyHints::BytesFor(capacity_pages_), kHugePageBytes) +
+                    kHugePageBytes;
     void* region = mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region != MAP_FAILED) {
@@ -78,6 +80,8 @@ void BufferPool::Advise(bool huge_pages) {
                 huge_if(huge_pages && ShareBytes() >= kHugeStatesShareBytes));
   (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes,
                 huge_if(huge_pages && ShareBytes() >= kHugeShareBytes));
+  (void)madvise(hints(), RoundUp(KeyHints::BytesFor(capacity_pages_), kHugePageBytes),
+                huge_if(huge_pages && KeyHints::BytesFor(capacity_pages_) >= kHugePageBytes));
   huge_ = huge_pages && paged_ && ShareBytes() >= kHugeShareBytes;
   split_.resize(paged_ ? slots_ : 0);
 }
@@ -114,6 +118,12 @@ std::byte* BufferPool::pages() const {
   static_assert(sizeof(PageHome) == sizeof(AtomicPageState));
   const auto address = reinterpret_cast<uintptr_t>(region_);
   return region_ + (RoundUp(address + 2 * StatesBytes(), kHugePageBytes) - address);
+}
+
+std::byte* BufferPool::hints() const {
+  std::byte* const end = pages() + pages_per_slot_ * slots_ * kPageBytes + kSlackBytes;
+  const auto address = reinterpret_cast<uintptr_t>(end);
+  return end + (RoundUp(address, kHugePageBytes) - address);
 }
 
 BufferPool::~BufferPool() {

@@ -2,9 +2,9 @@
 // fixed place, so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
 //
 //   region   | state words, 8 bytes per page | homes, likewise | slot 0: pages 0..n-1 | slot 1 | ...
-//            | slack |
+//            | slack | hints (key_hints.h) |
 //
-// The slots begin at multiples of a huge page.
+// The slots begin at multiples of a huge page, and so do the hints.
 //
 // A slot holds one site. Memory is used by pages that were touched only. There are two kinds of pools:
 //
@@ -42,6 +42,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "instance/storage/pages/key_hints.h"
 #include "instance/storage/pages/page.h"
 #include "instance/storage/pages/page_guard.h"
 #include "instance/storage/pages/page_state.h"
@@ -64,6 +65,7 @@ struct BufferPoolOptions {
   bool alone = false;  // one thread at a time uses the pages: no latches (page_guard.h)
   bool paged = false;
   bool huge_pages = true;  // where each slot has enough of them
+  bool key_hints = true;   // 1/32 of the capacity on top of it (key_hints.h)
 };
 
 // The LSN that a page has in its data file; 0: it is not there, or nobody has looked.
@@ -99,6 +101,13 @@ class PageArray {
   // number will do. Inlined by force, like all who call it only for that: GCC 12 takes a function that does
   // nothing but prefetch for one without effect, and leaves out the calls.
   [[gnu::always_inline]] void Prefetch(uint64_t number) const { PrefetchLines(number, kPrefetchedLines); }
+  // The same with the lines at the page's begin, at its end, and at `offset`.
+  [[gnu::always_inline]] void PrefetchHinted(uint64_t number, size_t offset) const {
+    PrefetchLines(number, 1);
+    const auto page = reinterpret_cast<uintptr_t>(pages_) + number * kPageBytes;
+    __builtin_prefetch(reinterpret_cast<const void*>(page + offset));
+    __builtin_prefetch(reinterpret_cast<const void*>(page + kPageBytes - kCacheLineBytes));
+  }
   // The same with the whole page.
   [[gnu::always_inline]] void PrefetchAll(uint64_t number) const {
     PrefetchLines(number, kPageBytes / kCacheLineBytes);
@@ -171,6 +180,7 @@ class BufferPool {
   }
   uint64_t pages_per_slot() const { return pages_per_slot_; }
   const void* states_end() const { return region_ + StatesBytes(); }
+  KeyHints* key_hints() const { return key_hints_.get(); }  // null: there are none
 
   uint64_t resident_pages() const { return resident_pages_.load(std::memory_order_relaxed); }
   uint64_t capacity_pages() const { return capacity_pages_; }
@@ -186,6 +196,7 @@ class BufferPool {
   void StopHugePages();
   uint64_t StatesBytes() const { return pages_per_slot_ * slots_ * sizeof(AtomicPageState); }
   std::byte* pages() const;
+  std::byte* hints() const;
 
   // Constant after construction.
   std::byte* region_ = nullptr;
@@ -196,6 +207,7 @@ class BufferPool {
   bool alone_ = false;
   bool paged_ = false;
   PageSource* source_ = nullptr;
+  std::unique_ptr<KeyHints> key_hints_;
   std::vector<std::vector<bool>> split_;  // by slot and huge page, of paged pools; of who gives back memory
   // Atomic.
   std::unique_ptr<std::atomic<uint64_t>[]> ends_;  // by slot; written by one thread at a time

@@ -66,6 +66,12 @@ class SiteSpace {
   PageRef At(uint64_t number) const { return pages_.At(number); }
   [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
   [[gnu::always_inline]] void PrefetchAll(uint64_t number) const { pages_.PrefetchAll(number); }
+  // Starts loading what a hint is judged by: state word, the node's header, its fences, and the slot.
+  [[gnu::always_inline]] void PrefetchHinted(uint64_t number, size_t offset) const {
+    pages_.PrefetchHinted(number, offset);
+  }
+  KeyHints* key_hints() const { return pool_->key_hints(); }
+  uint64_t resident_pages() const { return pool_->resident_pages(); }
   bool alone() const { return pages_.alone(); }
   bool paged() const { return pages_.paged(); }
   // Nobody need look at a state word, until the next page is claimed.
