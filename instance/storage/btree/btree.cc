@@ -210,7 +210,7 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
       }
       const bool last = i == leaf->count();
       Change(guard, {Kind::kInsert, i, 0, row.size()})->Insert(i, key, row);
-      if (last) NoteRun(key, leaf->number());
+      if (last && hint != nullptr) NoteRun(key, leaf->number());  // else nobody will ask
       return absl::StatusCode::kOk;
     }
     guard.Release();

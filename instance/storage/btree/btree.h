@@ -276,9 +276,8 @@ class BTree {
 };
 
 [[gnu::always_inline]] inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
-  if (hints_ == nullptr) return StartDescent(key, bytes, lookup);
-  lookup->Start(key, bytes);
-  lookup->tree_ = this;
+  StartDescent(key, bytes, lookup);
+  if (hints_ == nullptr || lookup->stage_ == Lookup::Stage::kNone) return;
   lookup->key_hash_ = runtime::HashBytes(key.data(), key.size());
   lookup->stage_ = Lookup::Stage::kHinted;
   hints_->Prefetch(lookup->key_hash_ ^ hint_salt_);
@@ -301,7 +300,9 @@ inline void BTree::StartInsert(KeyView key, Lookup* lookup) const {
 
 inline void BTree::StartDescent(KeyView key, size_t bytes, Lookup* lookup) const {
   lookup->Start(key, bytes);
-  BeginDescent(lookup);
+  const bool covers = Covers(key);
+  lookup->tree_ = covers ? this : nullptr;
+  covers ? BeginDescent(lookup) : void(lookup->stage_ = Lookup::Stage::kNone);
 }
 
 inline void BTree::FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const {
@@ -310,9 +311,7 @@ inline void BTree::FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const
 }
 
 inline void BTree::BeginDescent(Lookup* lookup) const {
-  const bool covers = Covers(lookup->key_);
-  lookup->tree_ = covers ? this : nullptr;
-  lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
+  lookup->stage_ = Lookup::Stage::kDescends;
   lookup->next_ = root_;
 }
 
