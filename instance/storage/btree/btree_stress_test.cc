@@ -2,6 +2,7 @@
 // TSan.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -244,6 +245,38 @@ void RunOwners(TestTree& tree) {
 TEST(BTreeStress, AllOperations_EachThreadOwnsItsRows) {
   TestTree tree(5000);
   RunOwners(tree);
+}
+
+// The leaf is where scans have found it before, and copied while somebody writes to it.
+TEST(BTreeStress, ScanAgain_RowsAreWhole) {
+  TestTree tree(100);
+  constexpr size_t kRowBytes = 1000;
+  const std::vector<std::string> keys = {"a", "b", "c"};
+  for (const std::string& key : keys)
+    ASSERT_EQ(tree.Insert(key, std::string(kRowBytes, '\0')), StatusCode::kOk);
+  std::atomic<bool> ended = false;
+  std::thread writer([&] {
+    for (uint64_t round = 0; round < 30 * kRounds; ++round) {
+      EXPECT_EQ(tree.tree->Modify(Bytes(keys[round % keys.size()]), {0, kRowBytes},
+                                  [&](std::span<std::byte> row) {
+                                    std::fill(row.begin(), row.end(), static_cast<std::byte>(round));
+                                  }),
+                StatusCode::kOk);
+    }
+    ended = true;
+  });
+  while (!ended) {
+    size_t rows = 0, torn = 0;
+    const auto visit = [&](KeyView, RowView row) {
+      torn += std::any_of(row.begin(), row.end(), [&](std::byte b) { return b != row[0]; });
+      return ++rows < 10;
+    };
+    tree.tree->Scan(Bytes(keys[0]), {}, /*reverse=*/false, visit, nullptr, BTree::Reach::kAgain);
+    EXPECT_EQ(rows, keys.size());
+    EXPECT_EQ(torn, 0u);
+    if (testing::Test::HasFailure()) break;
+  }
+  writer.join();
 }
 
 // All threads add to the same few rows while others push those rows around: nothing is lost.

@@ -376,6 +376,17 @@ std::string LookUp(const BTree& tree, const std::string& key) {
   return state == KeyState::kRow ? row : "absent";
 }
 
+TEST(BTree, Hints_LeftOut) {
+  TestTree tree(1000, "", "", false, /*key_hints=*/false);
+  EXPECT_EQ(tree.space.key_hints(), nullptr);
+  for (uint64_t i = 0; i < 300; ++i)
+    ASSERT_EQ(tree.Insert(BigEndian(i), std::string(200, 'r') + BigEndian(i)), StatusCode::kOk);
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t i = 0; i < 310; ++i)
+      ASSERT_EQ(LookUp(*tree.tree, BigEndian(i)), i < 300 ? std::string(200, 'r') + BigEndian(i) : "absent");
+  }
+}
+
 // Two trees have the same keys, and get each other's pages.
 TEST(BTree, Hints_OfPagesThatAreAnotherTreesByNow) {
   constexpr uint64_t kRows = 2'000;

@@ -89,8 +89,9 @@ struct TestTree {
   static constexpr uint32_t kTreeId = 1;
 
   explicit TestTree(uint64_t pool_pages, const std::string& lower = "", const std::string& upper = "",
-                    bool alone = false)
-      : pool(*BufferPool::Create({.capacity_bytes = pool_pages * kPageBytes, .alone = alone})),
+                    bool alone = false, bool key_hints = true)
+      : pool(*BufferPool::Create(
+            {.capacity_bytes = pool_pages * kPageBytes, .alone = alone, .key_hints = key_hints})),
         space(pool.get(), 0, kSite) {
     EXPECT_TRUE(space.Format());
     const uint64_t root = BTree::MakeRoot(&space, kTreeId, Bytes(lower), Bytes(upper));
