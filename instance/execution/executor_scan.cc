@@ -27,19 +27,27 @@ constexpr size_t kMostMissing = 64;
 struct Executor::ScanPass {
   size_t met = 0;       // keys so far
   bool stable = false;  // all of them were locked before this pass began
+  bool free = false;    // of a quiet branch: nobody has locked anything in the site that is in its way
   Step step;
 };
 
-// The key itself counts unless it is the first one beyond the range.
-LockResult Executor::TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary) {
+// The key itself counts unless it is the first one beyond the range. `record`: its KeyHash; 0: there is no
+// key, only the gap above the last one.
+LockResult Executor::TakeEntry(const Target& target, uint32_t site, uint64_t record, bool boundary,
+                               bool free) {
   const WorkScope locking(Work::kLocking);
   const TableId table = target.batch.operation(target.number).table;
+  const auto take = [&](uint64_t hash) {
+    const LockName name{table, site, hash};
+    if (!free) return Take(target.branch, name, LockMode::kS);
+    target.branch.touched.push_back({name, LockMode::kS});
+    return LockResult::kGranted;
+  };
   if (!boundary) {
-    const LockResult lock = Take(target.branch, NameOf(table, site, key), LockMode::kS);
-    if (lock != LockResult::kGranted) return lock;
+    if (const LockResult lock = take(record); lock != LockResult::kGranted) return lock;
   }
   if (Planted(PlantedBug::kSkipNextKeyLock)) return LockResult::kGranted;
-  return Take(target.branch, key.empty() ? LastGap(table, site) : GapBelow(table, site, key), LockMode::kS);
+  return take(record == 0 ? locks::kSupremumGap : locks::GapHashOf(record));
 }
 
 void Executor::RunPass(const Target& target, uint32_t site, const storage::SiteTable& rows, KeyView first,
@@ -52,14 +60,15 @@ void Executor::RunPass(const Target& target, uint32_t site, const storage::SiteT
   // False: stop, because of the lock.
   const auto meet = [&](KeyView key, bool boundary) {
     if (!locks) return true;
-    const uint64_t seen = locks::KeyHash(key.data(), key.size()) + (boundary ? 1 : 0);
+    const uint64_t record = key.empty() ? 0 : locks::KeyHash(key.data(), key.size());
+    const uint64_t seen = record + (boundary ? 1 : 0);
     const size_t n = pass->met++;
     if (n < locked_.size() && locked_[n] == seen) return true;
     pass->stable = false;
     locked_.resize(n);
     locked_.push_back(seen);
     if (Planted(PlantedBug::kTrustFirstPass)) runtime::Linger();
-    pass->step.lock = TakeEntry(target, site, key, boundary);
+    pass->step.lock = TakeEntry(target, site, record, boundary, pass->free);
     return pass->step.lock == LockResult::kGranted;
   };
   ISLANDS_CHECK(!locks || target.branch.scanned);  // who has locked gaps is asked for them by inserts
@@ -113,10 +122,12 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   const Batch::Mark mark = batch.MarkResults();
   const uint32_t scanned = batch.result(target.number).scanned;
   const size_t touched = branch.touched.size();
-  branch.scanned = true;
+  NoteScan(branch);
   locked_.clear();
   while (true) {
-    ScanPass pass{.stable = true};
+    // While it is quiet nobody else runs: one look for all of the keys.
+    const bool free = branch.quiet && IsFree(NameOf(table, site), LockMode::kS);
+    ScanPass pass{.stable = true, .free = free};
     RunPass(target, site, *rows, first, end, &pass);
     if (pass.step.code != absl::StatusCode::kOk) return pass.step;
     if (Planted(PlantedBug::kTrustFirstPass)) pass.stable = true;

@@ -244,11 +244,7 @@ bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode m
   return impl_->TryAcquireKey(owner, name, mode, escalates);
 }
 
-bool LockTable::IsFree(const LockName& name, LockMode mode) const {
-  if (!impl_->Fits(name, mode)) return false;
-  return name.key_hash == 0 ||
-         impl_->Fits({name.table, name.site, 0}, IsExclusive(mode) ? LockMode::kIX : LockMode::kIS);
-}
+bool LockTable::IsFree(const LockName& name, LockMode mode) const { return impl_->Fits(name, mode); }
 
 void LockTable::Blockers(const LockOwner& owner, BlockerSet which,
                          std::vector<coordinator::TransactionId>* blockers) const {

@@ -82,6 +82,11 @@ inline uint64_t RecordHash(uint64_t hash) {
 }
 // The gap between the key and the one before it. Never 0, kSupremumGap or kIndexEntries.
 inline uint64_t GapHash(const void* key, size_t bytes);
+// The same for who knows the key's KeyHash.
+inline uint64_t GapHashOf(uint64_t record) {
+  const uint64_t hash = record | kGapBit;
+  return hash < kIndexEntries ? hash : kIndexEntries - 1;
+}
 
 enum class LockResult : uint8_t { kGranted, kWaiting, kDeadlock };
 
@@ -168,7 +173,7 @@ class LockTable {
   LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
   // The same without waiting: false if it cannot be had at once. The intention may have been taken then.
   bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates = false);
-  // Whether an owner that has nothing would be granted it at once, with what AcquireKey takes before it:
+  // Whether an owner that has nothing would be granted it at once, if it has what AcquireKey takes before it:
   // nobody has, or waits for, what does not go with it. Leaves no trace. While one thread alone uses the
   // table.
   bool IsFree(const LockName& name, LockMode mode) const;
@@ -201,9 +206,6 @@ class LockTable {
 
 inline uint64_t KeyHash(const void* key, size_t bytes) { return RecordHash(runtime::HashBytes(key, bytes)); }
 
-inline uint64_t GapHash(const void* key, size_t bytes) {
-  const uint64_t hash = KeyHash(key, bytes) | kGapBit;
-  return hash < kIndexEntries ? hash : kIndexEntries - 1;
-}
+inline uint64_t GapHash(const void* key, size_t bytes) { return GapHashOf(KeyHash(key, bytes)); }
 
 }  // namespace islands::locks

@@ -154,7 +154,13 @@ TEST_P(LockTableTest, IsFree_ForWhomItWouldBeGranted) {
             ASSERT_EQ(acquire(1, held, has), kGranted);
             const LockResult second = acquire(2, held, waits_for);
             const uint64_t before = table_.LocksHeld();
-            const bool free = table_.IsFree(wanted, mode);
+            const bool below = wanted.key_hash != 0;
+            const bool free =
+                table_.IsFree(wanted, mode) && (!below || table_.IsFree(kSite, mode == kS ? kIS : kIX));
+            // Where all of it is free everything below is.
+            if (below && table_.IsFree(kSite, mode == kS ? kS : kX)) {
+              EXPECT_TRUE(free);
+            }
             EXPECT_EQ(table_.LocksHeld(), before);
             EXPECT_EQ(free, acquire(0, wanted, mode) == kGranted)
                 << held.key_hash << " held in " << int(has) << ", another "
