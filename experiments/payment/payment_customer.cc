@@ -35,7 +35,7 @@ uint32_t FoundCustomer::number() const {
 }
 
 FoundCustomer CustomerIn(const CustomerChoice& choice, const instance::Batch& batch) {
-  const size_t find = batch.size() - 1;
+  constexpr size_t find = 0;
   if (choice.customer != 0) {
     if (batch.code(find) != absl::StatusCode::kOk) return {};
     return {batch.View(batch.operation(find).key), batch.row(find)};

@@ -24,7 +24,7 @@ std::string CustomerText(const CustomerChoice& choice);
 void FindCustomer(const PaymentTables& tables, const CustomerChoice& choice, bool for_update,
                   instance::Batch& batch);
 
-// Where the customer's row is, in the results of a batch whose last operation looked for it.
+// Where the customer's row is, in the results of a batch whose first operation looked for it.
 struct FoundCustomer {
   instance::KeyView key;
   instance::RowView row;  // empty: there is none

@@ -1,6 +1,7 @@
-// New-Order (clause 2.4.2), in two batches: what is read, then what is written. An order with lines from
-// other warehouses, perhaps of other islands, is done with the stock first, to the votes of those islands:
-// nobody has to wait meanwhile for the warehouse and the district, which all others want.
+// New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is first what few want,
+// and last the district and the warehouse, which all do: nobody has them who waits for something else, and
+// all ask in one order, as Payment does. An order with lines from other warehouses, perhaps of other islands,
+// is done with the stock before it asks for the rest, to the votes of those islands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +19,9 @@ namespace {
 using absl::StatusCode;
 using instance::Batch;
 
-// Operations of the batch that reads at home, and of a line in it or in a batch without.
-enum : size_t { kReadWarehouse, kReadDistrict, kReadCustomer, kFirstLine };
+// Operations of a line, then those that read at home, in the same batch or in one of their own.
 enum : size_t { kReadItem, kReadStock, kOperationsOfLine };
+enum : size_t { kReadCustomer, kReadDistrict, kReadWarehouse, kOperationsAtHome };
 
 // What is left of an order's rows when the second batch takes the place of the first.
 struct Noted {
@@ -76,33 +77,35 @@ int64_t Total(int64_t amounts_cents, int32_t discount, int32_t taxes) {
   return amounts_cents * (10'000 - discount) / 10'000 * (10'000 + taxes) / 10'000;
 }
 
-// What the batch has read of the lines, from operation number `first` on.
-absl::Status NoteLines(const TpccRequest& request, const Batch& batch, size_t first, Noted* noted) {
+absl::Status NoteLines(const TpccRequest& request, const Batch& batch, Noted* noted) {
   for (uint32_t i = 0; i < request.lines; ++i) {
-    absl::Status line = NoteLine(request, batch, first + kOperationsOfLine * i, i, noted);
+    absl::Status line = NoteLine(request, batch, kOperationsOfLine * i, i, noted);
     if (!line.ok()) return line;
   }
   return absl::OkStatus();
 }
 
+// What the batch has read at home, in its last operations.
 absl::Status NoteHome(const TpccRequest& request, const Batch& batch, Noted* noted) {
-  for (size_t i = kReadWarehouse; i < kFirstLine; ++i) {
-    if (batch.code(i) == StatusCode::kOk) continue;
+  const size_t first = batch.size() - kOperationsAtHome;
+  for (size_t i = 0; i < kOperationsAtHome; ++i) {
+    if (batch.code(first + i) == StatusCode::kOk) continue;
     return MissingRow(i == kReadCustomer ? CustomerText(request.customer)
                                          : fmt::format("warehouse {} or its district {}", request.warehouse,
                                                        request.district));
   }
-  const auto district = RowOf<DistrictRow>(batch.row(kReadDistrict));
+  const auto district = RowOf<DistrictRow>(batch.row(first + kReadDistrict));
   noted->number = district.next_order;
-  noted->total_cents = Total(noted->total_cents, RowOf<CustomerRow>(batch.row(kReadCustomer)).discount,
-                             RowOf<WarehouseRow>(batch.row(kReadWarehouse)).tax + district.tax);
+  noted->total_cents =
+      Total(noted->total_cents, RowOf<CustomerRow>(batch.row(first + kReadCustomer)).discount,
+            RowOf<WarehouseRow>(batch.row(first + kReadWarehouse)).tax + district.tax);
   return absl::OkStatus();
 }
 
 void AskHome(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
-  batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
-  batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
   FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
+  batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
+  batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
 }
 
 void AskLines(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
@@ -177,12 +180,12 @@ TpccWorkload::Result TpccWorkload::NewOrder(instance::Transaction& transaction,
                                             const TpccRequest& request) const {
   Batch& batch = transaction.batch();
   const bool all_local = IsAllLocal(request);
-  if (all_local) AskHome(tables_, request, batch);
   AskLines(tables_, request, batch);
+  if (all_local) AskHome(tables_, request, batch);
   Result asked = transaction.Execute(batch);
   absl::Status status = co_await asked;
   Noted noted;
-  if (status.ok()) status = NoteLines(request, batch, all_local ? size_t{kFirstLine} : 0, &noted);
+  if (status.ok()) status = NoteLines(request, batch, &noted);
   if (status.ok() && !all_local) {
     batch.Clear();
     WriteStocks(tables_, request, noted, batch);

@@ -362,6 +362,7 @@ bool Links::SendOn(ConnectionId connection, FrameType type, const google::protob
   buffer_.resize(bytes);
   if (bytes != 0) message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer_.data()));
   transport_.Send(connection, type, buffer_);
+  unsent_ = true;
   if (buffer_.capacity() > kKeptBufferBytes) buffer_ = {};
   // Not here: whoever sends does not expect a peer to be lost meanwhile.
   if (transport_.QueuedBytes(connection) > options_.most_queued_bytes) overfull_.push_back(connection);

@@ -96,7 +96,11 @@ class Links final : private TransportHandler {
   absl::Status Start();
   // Polls the transport and re-dials what is due. Returns the number of events handled.
   size_t Poll();
-  void Flush() { transport_.Flush(); }
+  void Flush() {
+    unsent_ = false;
+    transport_.Flush();
+  }
+  bool unsent() const { return unsent_; }  // something is queued that no Flush has seen
   // When Poll has something to do by itself (a re-dial), in clock time; INT64_MAX if never.
   int64_t NextDeadlineNs() const;
 
@@ -217,6 +221,7 @@ class Links final : private TransportHandler {
   uint32_t peers_up_ = 0;
   int64_t next_deadline_ns_;
   std::vector<std::byte> buffer_;  // a message being sent
+  bool unsent_ = false;
   std::vector<ConnectionId> overfull_;
 
   // Written by the worker, read by any thread.

@@ -56,7 +56,7 @@ class LockWaitsTest : public testing::Test {
   }
   void Round() {
     turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
-    turns_.ResumeReady([] {});
+    turns_.ResumeReady([] {}, [] {});
   }
 
   const storage::Catalog catalog_ = MakeCatalog();

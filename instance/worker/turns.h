@@ -108,10 +108,10 @@ class Turns {
   size_t WakeSleepers();
   void CheckInvariants() const;  // between two rounds
   // Resumes those that were ready, then lets others begin: one, at least, whatever is left of those, unless
-  // it would be in their way; `after_each` is called whenever one has given control back. Returns how many
-  // had a turn.
-  template <typename AfterEach>
-  size_t ResumeReady(AfterEach after_each) {
+  // it would be in their way; `after_each` is called whenever one has given control back, `between` before
+  // anybody begins. Returns how many had a turn.
+  template <typename AfterEach, typename Between>
+  size_t ResumeReady(AfterEach after_each, Between between) {
     size_t resumed = 0;
     begun_in_round_ = 0;
     const auto resume = [&](runtime::ReadyQueue& queue) {
@@ -125,6 +125,7 @@ class Turns {
       if (resumed > 0 && turn_began_ns_ - now_ns_ > round_ns_) break;
       resume(ready_);
     }
+    between();
     size_t left = fresh_.size();
     most_begun_ = alone_ ? kBegunPerRound : static_cast<uint32_t>(std::min<size_t>(left, kBegunPerRound));
     for (; left > 0 && IsInNobodysWay() && (begun_in_round_ == 0 || MayBegin()); --left) resume(fresh_);

@@ -94,7 +94,7 @@ class TurnsTest : public testing::Test {
   size_t Round() {
     turns_.BeginRound(alone_, hurries_);
     turns_.WakeSleepers();
-    return turns_.ResumeReady([this] { ++given_back_; });
+    return turns_.ResumeReady([this] { ++given_back_; }, [] {});
   }
 
   bool alone_ = true;
@@ -142,7 +142,7 @@ TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
   turns_.BeginRound(alone_, hurries_);
   clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
   EXPECT_TRUE(turns_.HasLongGoneOn());
-  EXPECT_EQ(turns_.ResumeReady([] {}), 1u);
+  EXPECT_EQ(turns_.ResumeReady([] {}, [] {}), 1u);
 }
 
 // One that has begun at the end of a long round has gone on for no time.

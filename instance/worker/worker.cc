@@ -125,6 +125,7 @@ bool Worker::RunOnce() {
   peers_.Beat();
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
   work += Poll();
+  SendAtOnce();
   work += clients_.GiveDurable() + sessions_.GiveDurable();
   work += clients_.Arrive();
   const bool sweep_due = turns_.now_ns() >= next_sweep_ns_;
@@ -137,7 +138,7 @@ bool Worker::RunOnce() {
   if (turns_.ready() != 0) {
     const ExecutingScope executing(time_);
     const runtime::WorkScope procedures(Work::kExecuting);
-    work += turns_.ResumeReady([this] { engine_.EndQuiet(); });
+    work += turns_.ResumeReady([this] { engine_.EndQuiet(); }, [this] { SendAtOnce(); });
   }
   engine_.EndStep();  // what messages speak of is in the log
   const bool cleans = turns_.now_ns() >= next_clean_ns_;
@@ -158,6 +159,14 @@ bool Worker::RunOnce() {
 size_t Worker::Poll() {
   const runtime::WorkScope reading(Work::kReading);
   return links_.Poll();
+}
+
+// What others wait for leaves before anybody begins.
+void Worker::SendAtOnce() {
+  if (!links_.unsent()) return;
+  engine_.EndStep();  // as at the round's end
+  links_.Flush();
+  engine_.BeginStep();
 }
 
 size_t Worker::Send() {

@@ -116,6 +116,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
  private:
   size_t Poll();
   size_t Send();
+  void SendAtOnce();
   void Sweep();
   void LookAtPeers();
   bool CleanerRests();

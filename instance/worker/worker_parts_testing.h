@@ -167,7 +167,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
       links_.Poll(), far_.links.Poll();
       mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
       turns_.WakeSleepers();
-      turns_.ResumeReady([this] { engine_.EndQuiet(); });
+      turns_.ResumeReady([this] { engine_.EndQuiet(); }, [] {});
       branches_.Reap();
     }
   }
