@@ -828,6 +828,68 @@ TEST_F(Alone, BesideOthers_DoesNotOvertakeWhoWaits) {
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 
+TEST_F(Alone, BesideOthers_InsertAsksForItsGapOnlyIfSomebodyHasScanned) {
+  Branch first, second, third, fourth;
+  ASSERT_EQ(Delete(first, 30), Progress::kDone);
+  executor_->EndQuiet();
+  const uint64_t of_first = locks_.LocksHeld();
+  ASSERT_EQ(Insert(second, 15), Progress::kDone);
+  executor_->EndQuiet();
+  EXPECT_EQ(locks_.LocksHeld(), of_first + 2) << "the key and the site";
+  // Who scans later meets the key.
+  EXPECT_TRUE(Blocked(third, Scan(third, 11, 19)));
+  Rollback(third);
+  EXPECT_EQ(Scan(third, 16, 19), Progress::kDone);
+  executor_->EndQuiet();
+  EXPECT_TRUE(Blocked(fourth, Insert(fourth, 17)));
+  Rollback(fourth);
+  EXPECT_TRUE(Blocked(second, Insert(second, 18))) << "not the first that it inserts";
+  executor_->EndQuiet();
+  Commit(third);
+  executor_->EndQuiet();
+  EXPECT_EQ(Insert(second, 18), Progress::kDone);
+  EXPECT_EQ(Insert(fourth, 17), Progress::kDone);
+  for (Branch* each : {&first, &second, &fourth}) Commit(*each);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// Nobody writes there, which one look tells; and the keys are remembered all the same.
+TEST_F(Alone, BesideReaders_ScanKeepsItsRange) {
+  Branch first, second, third;
+  Batch batch;
+  batch.Read(0, Uint64Key(10));
+  ASSERT_EQ(Run(first, batch), Progress::kDone);
+  executor_->EndQuiet();
+  const uint64_t of_first = locks_.LocksHeld();
+  ASSERT_EQ(Scan(second, 35, 55), Progress::kDone);
+  EXPECT_EQ(locks_.LocksHeld(), of_first);
+  executor_->EndQuiet();
+  EXPECT_TRUE(Blocked(third, Insert(third, 54)));
+  EXPECT_TRUE(Blocked(third, Delete(third, 40)));
+  EXPECT_EQ(Insert(third, 65), Progress::kDone);
+  for (Branch* each : {&first, &second, &third}) Commit(*each);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// What it has seen of a site holds until it gives control back, and no longer.
+TEST_F(Alone, BesideOthers_LooksAgainAfterItHasSuspended) {
+  Branch first, second, foreign;
+  foreign.foreign = true;
+  Batch read;
+  read.Read(0, Uint64Key(10));
+  ASSERT_EQ(Run(first, read), Progress::kDone);
+  executor_->EndQuiet();
+  ASSERT_EQ(Run(second, read), Progress::kDone);
+  executor_->EndQuiet();
+  ASSERT_EQ(Delete(foreign, 40), Progress::kDone);
+  EXPECT_EQ(executor_->quiet(), nullptr);
+  read.Clear();
+  read.Read(0, Uint64Key(40));
+  EXPECT_TRUE(Blocked(second, Run(second, read)));
+  for (Branch* each : {&foreign, &first, &second}) Commit(*each);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
 TEST_F(Alone, QuietDelete_LeavesNoGhost) {
   Branch branch;
   ASSERT_EQ(Delete(branch, 40), Progress::kDone);

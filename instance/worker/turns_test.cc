@@ -94,7 +94,7 @@ class TurnsTest : public testing::Test {
   size_t Round() {
     turns_.BeginRound(alone_, hurries_);
     turns_.WakeSleepers();
-    return turns_.ResumeReady([this] { ++given_back_; }, [] {});
+    return turns_.ResumeReady([this] { ++given_back_; }, [this] { before_begin_ = seen_; });
   }
 
   bool alone_ = true;
@@ -103,6 +103,7 @@ class TurnsTest : public testing::Test {
   Turns turns_{clock_};
   std::vector<runtime::Task<void>> tasks_;
   std::vector<std::string> seen_;
+  std::vector<std::string> before_begin_;  // seen by then
   std::vector<bool> may_begin_;
   int given_back_ = 0;
 };
@@ -113,6 +114,7 @@ TEST_F(TurnsTest, ResumeReady_WhoWaitedGoesBeforeWhoBegins) {
   EXPECT_EQ(turns_.ready(), 2u);
   EXPECT_EQ(Round(), 2u);
   EXPECT_THAT(seen_, testing::ElementsAre("breathes", "begins"));
+  EXPECT_THAT(before_begin_, testing::ElementsAre("breathes"));
   EXPECT_EQ(given_back_, 2);
   EXPECT_EQ(turns_.ready(), 0u);
 }
@@ -140,7 +142,7 @@ TEST_F(TurnsTest, ResumeReady_OnlySoManyBeginInARound) {
 TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
   for (int i = 0; i < 3; ++i) Start(Beginner("slow"));
   turns_.BeginRound(alone_, hurries_);
-  clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
+  clock_.AdvanceNs(2 * Turns::kLongestTurnNs);
   EXPECT_TRUE(turns_.HasLongGoneOn());
   EXPECT_EQ(turns_.ResumeReady([] {}, [] {}), 1u);
 }
@@ -148,9 +150,9 @@ TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
 // One that has begun at the end of a long round has gone on for no time.
 TEST_F(TurnsTest, HasLongGoneOn_CountsFromWhenItBegan) {
   turns_.BeginRound(alone_, hurries_);
-  clock_.AdvanceNs(Turns::kLongestRoundNs);
+  clock_.AdvanceNs(Turns::kLongestTurnNs);
   turns_.NoteBegin();
-  clock_.AdvanceNs(Turns::kLongestRoundNs);
+  clock_.AdvanceNs(Turns::kLongestTurnNs);
   EXPECT_FALSE(turns_.HasLongGoneOn());
   clock_.AdvanceNs(1);
   EXPECT_TRUE(turns_.HasLongGoneOn());
