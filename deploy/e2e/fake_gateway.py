@@ -110,7 +110,8 @@ class Work:
 
 class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
     """`faults`: one for each call that may commit, from the first on: "lost" = before it was carried out, "silent" =
-    when it was, "aborted", "" = none. `committed`: how many transactions were."""
+    when it was, "aborted", "" = none. Calls with a token that is `over` come late, and take none. `committed`: how many
+    transactions were."""
 
     def __init__(self, *described: Any) -> None:
         self.lock = threading.RLock()
@@ -118,12 +119,15 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
         self.rows: dict[str, dict[Key, bytes]] = {table.name: {} for table in described}
         self.tokens: dict[bytes, bool] = {}  # whether it was committed; False: it never will be
         self.faults: list[str] = []
+        self.over: set[bytes] = set()
         self.committed = 0
         self.counters: dict[int, int] = {}
 
     @contextlib.contextmanager
-    def faulty(self, context: Any) -> Iterator[None]:
+    def faulty(self, context: Any, token: bytes = b"") -> Iterator[None]:
         with self.lock:
+            if token in self.over:
+                context.abort(grpc.StatusCode.CANCELLED, "nobody waits for this any more")
             fault = self.faults.pop(0) if self.faults else ""
         if fault == "lost":
             context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is gone")
@@ -204,7 +208,7 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
                          results=named(sum="int64", half="double", word="text"))])
 
     def Execute(self, request: Any, context: Any) -> Any:
-        with self.faulty(context):
+        with self.faulty(context, request.token):
             try:
                 return self.whole(request)
             except Refused as refused:
@@ -245,7 +249,7 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
                 work.undo()
 
     def AskOutcome(self, request: Any, context: Any) -> Any:
-        with self.faulty(context), self.lock:
+        with self.faulty(context, request.token), self.lock:
             place = f"{request.table}/{key_of(request.key)}/".encode() + request.token
             return pb.AskOutcomeResponse(committed=self.tokens.setdefault(place, False))
 

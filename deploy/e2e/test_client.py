@@ -289,13 +289,17 @@ def test_a_refusal_after_a_loss_is_asked_for(db: client.Client, gateway: FakeGat
 
 
 def test_what_is_not_known_in_time_stays_unknown(db: client.Client, gateway: FakeGateway, batch: client.Batch) -> None:
+    first = client.new_token()
     gateway.faults = ["silent"] + ["lost"] * 1000
     with pytest.raises(client.UnknownOutcome):
-        db.execute(batch, token=client.new_token(), timeout=0.3)
+        db.execute(batch, token=first, timeout=0.3)
+    gateway.over.add(first)  # its last attempt may still be under way
+    second = client.new_token()
     gateway.faults = ["silent"] + ["aborted"] * 1000
     with pytest.raises(client.UnknownOutcome, match="an earlier attempt was lost") as caught:
-        db.execute(batch, token=client.new_token(), timeout=0.3)
+        db.execute(batch, token=second, timeout=0.3)
     assert caught.value.committed is None
+    gateway.over.add(second)
     gateway.faults = ["aborted"]  # nothing was ever lost
     with pytest.raises(client.Aborted):
         db.execute(batch, token=client.new_token())

@@ -26,9 +26,10 @@ constexpr int64_t kBalanceWeight = 109;  // of the balance's negative
 constexpr int64_t kHistoryWeight = 113;
 constexpr int64_t kPaymentWeight = 127;  // of one payment counted
 
-// Operations that pay at home, from the first of them on: behind the one that looks for the customer, if it is
-// at home, else in a batch of their own.
+// Operations of the batch that pays at home: if the customer is there, too, it is looked for in between.
 enum : size_t { kReadDistrict, kAddDistrict, kReadWarehouse, kAddWarehouse };
+constexpr size_t kFindCustomer = kReadWarehouse;
+
 // Of the last, where the customer is at home.
 enum : size_t { kWriteCustomer, kEnterHistory };
 
@@ -194,6 +195,7 @@ void PaymentWorkload::AddAtHome(const PaymentRequest& request, Batch& batch) con
   const auto district = DistrictKey(request.warehouse, request.district);
   batch.ReadForUpdate(tables_.district, district);
   batch.Add(tables_.district, district, offsetof(DistrictRow, ytd_cents), request.amount_cents);
+  if (!request.remote()) FindCustomer(tables_, request.payer(), /*for_update=*/true, batch);
   const auto warehouse = WarehouseKey(request.warehouse);
   batch.ReadForUpdate(tables_.warehouse, warehouse);
   batch.Add(tables_.warehouse, warehouse, offsetof(WarehouseRow, ytd_cents), request.amount_cents);
@@ -201,19 +203,19 @@ void PaymentWorkload::AddAtHome(const PaymentRequest& request, Batch& batch) con
 
 absl::Status PaymentWorkload::NoteHome(const PaymentRequest& request, const Batch& batch,
                                        HistoryData* data) const {
-  const size_t first = request.remote() ? 0 : 1;
-  if (batch.code(first + kAddWarehouse) != absl::StatusCode::kOk) {
+  const size_t found = request.remote() ? 0 : 1;  // one more in front of the warehouse's
+  if (batch.code(found + kAddWarehouse) != absl::StatusCode::kOk) {
     return Missing(fmt::format("warehouse {}", request.warehouse));
   }
-  if (batch.code(first + kAddDistrict) != absl::StatusCode::kOk) {
+  if (batch.code(kAddDistrict) != absl::StatusCode::kOk) {
     return Missing(fmt::format("district {}/{}", request.warehouse, request.district));
   }
-  NoteNames(batch.row(first + kReadWarehouse), batch.row(first + kReadDistrict), data);
+  NoteNames(batch.row(found + kReadWarehouse), batch.row(kReadDistrict), data);
   return absl::OkStatus();
 }
 
 absl::Status PaymentWorkload::PayFor(const PaymentRequest& request, Batch& batch, uint32_t* customer) const {
-  const FoundCustomer found = CustomerIn(request.payer(), batch);
+  const FoundCustomer found = CustomerIn(request.payer(), batch, request.remote() ? 0 : kFindCustomer);
   if (found.row.empty()) return Missing(CustomerText(request.payer()));
   Noted noted;
   NoteCustomer(request, found, &noted);
@@ -237,17 +239,21 @@ void PaymentWorkload::EnterHistory(const coordinator::TransactionId& id, const P
   batch.Add(tables_.history, old, offsetof(HistoryRow, paid_cents), request.amount_cents);
 }
 
-// Locked is first what few want, and last the warehouse, which all do: nobody has it who waits for something
-// else, and all ask in one order. A customer of another warehouse, perhaps on another island, is done with to
-// the change of its row and that island's vote before.
+// The warehouse, which all want, is locked last: nobody has it who waits for something else. The district
+// comes before the customer, so that two who pay for the same name do not read its rows at once, and then wait
+// for one another to write one. A customer of another warehouse, perhaps on another island, is done with
+// before, to the change of its row and that island's vote.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
                                                  const instance::Request& request) const {
   const auto& payment = static_cast<const PaymentRequest&>(request);
   const bool remote = payment.remote();
   Batch& batch = transaction.batch();
   uint32_t customer = 0;
-  FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
-  if (!remote) AddAtHome(payment, batch);
+  if (remote) {
+    FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
+  } else {
+    AddAtHome(payment, batch);
+  }
   runtime::Task<absl::Status> found = transaction.Execute(batch);
   absl::Status status = co_await found;
   if (status.ok() && remote) {

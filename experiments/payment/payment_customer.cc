@@ -34,8 +34,7 @@ uint32_t FoundCustomer::number() const {
   return __builtin_bswap32(number);
 }
 
-FoundCustomer CustomerIn(const CustomerChoice& choice, const instance::Batch& batch) {
-  constexpr size_t find = 0;
+FoundCustomer CustomerIn(const CustomerChoice& choice, const instance::Batch& batch, size_t find) {
   if (choice.customer != 0) {
     if (batch.code(find) != absl::StatusCode::kOk) return {};
     return {batch.View(batch.operation(find).key), batch.row(find)};

@@ -24,7 +24,7 @@ std::string CustomerText(const CustomerChoice& choice);
 void FindCustomer(const PaymentTables& tables, const CustomerChoice& choice, bool for_update,
                   instance::Batch& batch);
 
-// Where the customer's row is, in the results of a batch whose first operation looked for it.
+// Where the customer's row is, in the results of a batch.
 struct FoundCustomer {
   instance::KeyView key;
   instance::RowView row;  // empty: there is none
@@ -32,7 +32,8 @@ struct FoundCustomer {
   uint32_t number() const;
 };
 
-// By name: the middle one of those that share it, by first name (position ceil(n / 2)).
-FoundCustomer CustomerIn(const CustomerChoice& choice, const instance::Batch& batch);
+// By name: the middle one of those that share it, by first name (position ceil(n / 2)). `find`: the operation
+// that looked for it.
+FoundCustomer CustomerIn(const CustomerChoice& choice, const instance::Batch& batch, size_t find);
 
 }  // namespace islands::experiments

@@ -1,7 +1,7 @@
 // New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is first what few want,
-// and last the district and the warehouse, which all do: nobody has them who waits for something else, and
-// all ask in one order, as Payment does. An order with lines from other warehouses, perhaps of other islands,
-// is done with the stock before it asks for the rest, to the votes of those islands.
+// the stock, and last the warehouse, which all do: nobody has it who waits for something else. Payment asks in
+// the same order. An order with lines from other warehouses, perhaps of other islands, is done with the stock
+// before it asks for the rest, to the votes of those islands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using instance::Batch;
 
 // Operations of a line, then those that read at home, in the same batch or in one of their own.
 enum : size_t { kReadItem, kReadStock, kOperationsOfLine };
-enum : size_t { kReadCustomer, kReadDistrict, kReadWarehouse, kOperationsAtHome };
+enum : size_t { kReadDistrict, kReadCustomer, kReadWarehouse, kOperationsAtHome };
 
 // What is left of an order's rows when the second batch takes the place of the first.
 struct Noted {
@@ -103,8 +103,8 @@ absl::Status NoteHome(const TpccRequest& request, const Batch& batch, Noted* not
 }
 
 void AskHome(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
-  FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
   batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
+  FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
   batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
 }
 

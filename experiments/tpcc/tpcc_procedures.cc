@@ -120,7 +120,7 @@ TpccWorkload::Result TpccWorkload::OrderStatus(Transaction& transaction, const T
   Result found = transaction.Execute(batch);
   absl::Status status = co_await found;
   if (!status.ok()) co_return status;
-  const FoundCustomer customer = CustomerIn(request.customer, batch);
+  const FoundCustomer customer = CustomerIn(request.customer, batch, 0);
   if (customer.row.empty()) co_return MissingRow(CustomerText(request.customer));
   const auto key = CustomerKey(request.warehouse, request.district, customer.number());
   batch.Clear();
