@@ -240,7 +240,7 @@ void PaymentWorkload::EnterHistory(const coordinator::TransactionId& id, const P
 }
 
 // The warehouse, which all want, is locked last: nobody has it who waits for something else. The district
-// comes before the customer, so that two who pay for the same name do not read its rows at once, and then wait
+// comes before the customer: else two who pay for the same name would read its rows at once, and then wait
 // for one another to write one. A customer of another warehouse, perhaps on another island, is done with
 // before, to the change of its row and that island's vote.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,

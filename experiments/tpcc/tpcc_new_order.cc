@@ -1,7 +1,7 @@
-// New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is first what few want,
-// the stock, and last the warehouse, which all do: nobody has it who waits for something else. Payment asks in
-// the same order. An order with lines from other warehouses, perhaps of other islands, is done with the stock
-// before it asks for the rest, to the votes of those islands.
+// New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is first what few
+// want, the stock, and last the warehouse, which all do: nobody has it who waits for something else. Payment
+// asks in the same order. An order with lines from other warehouses, perhaps of other islands, is done with
+// the stock before it asks for the rest, to the votes of those islands.
 #include <fmt/format.h>
 
 #include <algorithm>

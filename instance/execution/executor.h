@@ -8,8 +8,8 @@
 //
 //   read               S key, whether it exists or not
 //   update, replace    X key
-//   insert             X key, IX gap below the next key, unless nobody else who is open on a one-worker island
-//                      has scanned (and S gap below itself, if the branch has)
+//   insert             X key, IX gap below the next key, unless nobody else who is open on a one-worker
+//                      island has scanned (and S gap below itself, if the branch has)
 //   delete             X key; the row becomes a ghost, removed after commit when nobody holds its gap
 //   scan               S key and S gap of every key in the range, ghosts too; S gap of the first key beyond
 //   index scan         S entries of the site's indexes (lock_table.h), S key of every row found

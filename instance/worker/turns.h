@@ -9,9 +9,9 @@
 // itself alive (Payment in one warehouse did half as much).
 //
 // How long a round is says how long others wait until their messages are read. Messages that leave together
-// are cheaper, so with other islands every slot begins once in a round; but a lock that somebody here waits for may be held
-// by a transaction that waits for another island, and so on: then a round ends as soon as it may (TPC-C on
-// two islands 1.3 times).
+// are cheaper, so with other islands every slot begins once in a round; but a lock that somebody here waits
+// for may be held by a transaction that waits for another island, and so on: then a round ends as soon as it
+// may (TPC-C on two islands 1.3 times).
 //
 // Thread safety: owned by a worker.
 //

@@ -164,6 +164,7 @@ size_t Worker::Poll() {
 // What others wait for leaves before anybody begins.
 void Worker::SendAtOnce() {
   if (!links_.unsent()) return;
+  const runtime::WorkScope building(Work::kBuilding);
   engine_.EndStep();  // as at the round's end
   links_.Flush();
   engine_.BeginStep();
