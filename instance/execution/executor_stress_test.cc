@@ -27,7 +27,7 @@ constexpr uint64_t kStaying = 8;  // every so many keys
 constexpr uint32_t kCounterAt = 8;
 
 struct Shared {
-  Shared(bool inherit, bool with_index)
+  Shared(bool inherit, bool with_index, bool key_hints = true)
       : indexed(with_index), locks({.buckets = 256, .inherit = inherit, .escalate_after = 40}) {
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
@@ -43,6 +43,7 @@ struct Shared {
     storage::StoreOptions options;
     options.sites = {0, 1};
     options.pool_bytes = 1 << 20;
+    options.key_hints = key_hints;
     store = *storage::Store::Create(*catalog, options, *files);
     const std::vector<std::byte> row(400);  // few to a leaf, so that leaves split and merge
     for (uint64_t key = 0; key < kRows; ++key) {
@@ -345,33 +346,36 @@ void CountAll(void (Player::*count_one)(), int share) {
 TEST(ExecutorStress, Updates_AddUp) { CountAll(&Player::CountOne, 1); }
 TEST(ExecutorStress, ReadsAndThenWrites_AddUp) { CountAll(&Player::CountByWriting, 4); }
 
+// With hints few look-ups go down the tree.
 TEST(ExecutorStress, RowsThatStay_AreFound) {
 #ifdef ISLANDS_TSAN
   constexpr int kTransactions = 2'000;
 #else
   constexpr int kTransactions = 10'000;
 #endif
-  Shared shared(/*inherit=*/true, /*indexed=*/false);
-  for (uint64_t key = 0; key < kKeys; key += kStaying) {
-    std::vector<std::byte> row(400);
-    std::memcpy(row.data(), &key, sizeof(key));
-    ASSERT_EQ(shared.store->At(0, 0)->Replace(Uint64Key(key), row), absl::StatusCode::kOk);
+  for (const bool key_hints : {false, true}) {
+    Shared shared(/*inherit=*/true, /*indexed=*/false, key_hints);
+    for (uint64_t key = 0; key < kKeys; key += kStaying) {
+      std::vector<std::byte> row(400);
+      std::memcpy(row.data(), &key, sizeof(key));
+      ASSERT_EQ(shared.store->At(0, 0)->Replace(Uint64Key(key), row), absl::StatusCode::kOk);
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+      threads.emplace_back([&shared, worker] {
+        Player player(shared, worker);
+        for (int n = 0; n < kTransactions; ++n) {
+          const uint64_t staying = player.Draw(kKeys / kStaying) * kStaying;
+          worker % 2 == 0 ? player.LookUpStaying()
+                          : player.ComeOrGo(staying + 1 + player.Draw(kStaying - 1), /*most_bytes=*/800);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(shared.missed, 0u);
+    EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+    EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
   }
-  std::vector<std::thread> threads;
-  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
-    threads.emplace_back([&shared, worker] {
-      Player player(shared, worker);
-      for (int n = 0; n < kTransactions; ++n) {
-        const uint64_t staying = player.Draw(kKeys / kStaying) * kStaying;
-        worker % 2 == 0 ? player.LookUpStaying()
-                        : player.ComeOrGo(staying + 1 + player.Draw(kStaying - 1), /*most_bytes=*/800);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(shared.missed, 0u);
-  EXPECT_EQ(shared.locks.LocksHeld(), 0u);
-  EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
 }
 
 // Inserts part one another's gaps between choosing and locking them.

@@ -41,7 +41,7 @@ SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*", "--gtest_fail_fast")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 KEPT_SEEDS = (*SEEDS, "--keeps=1")  # of clusters that keep what they promise
 LOSSES = (*SEEDS, "--keeps=sync")  # the same, where power is lost and answers wait for EPOCH
-DECIDERS = (*KEPT_SEEDS, "--seeds=121:45")  # where one dies that has decided, and its answer with it
+DECIDERS = (*KEPT_SEEDS, "--seeds=165:75")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
 MATRIX = ("planted_matrix", "--gtest_fail_fast")
@@ -51,7 +51,7 @@ MICRO = ("planted_micro",)
 UPDATES = executor("ExecutorStress.Updates_AddUp")
 MOVING_IN_INDEX = executor("ExecutorStress.RowsThatMoveInAnIndex_AreSeenExactlyOnce")
 CROWD = (*executor("ExecutorStress.RowsThatCrowd_AreSeenByScansOrNot"), "--gtest_repeat=3")  # by chance of threads
-STAYING = executor("ExecutorStress.RowsThatStay_AreFound")
+STAYING = (*executor("ExecutorStress.RowsThatStay_AreFound"), "--gtest_repeat=3")  # likewise
 INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
