@@ -239,10 +239,10 @@ void PaymentWorkload::EnterHistory(const coordinator::TransactionId& id, const P
   batch.Add(tables_.history, old, offsetof(HistoryRow, paid_cents), request.amount_cents);
 }
 
-// The warehouse, which all want, is locked last: nobody has it who waits for something else. The district
-// comes before the customer: else two who pay for the same name would read its rows at once, and then wait
-// for one another to write one. A customer of another warehouse, perhaps on another island, is done with
-// before, to the change of its row and that island's vote.
+// The warehouse, which all want, is locked last: who waits for the customer does not have it. The district
+// comes first: else two who pay at home for the same name would read its rows at once, and then wait for one
+// another to write one. A customer of another warehouse, perhaps on another island, is done with before, to
+// the change of its row and that island's vote.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
                                                  const instance::Request& request) const {
   const auto& payment = static_cast<const PaymentRequest&>(request);

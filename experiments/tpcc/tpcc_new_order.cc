@@ -1,7 +1,7 @@
-// New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is first what few
-// want, the stock, and last the warehouse, which all do: nobody has it who waits for something else. Payment
-// asks in the same order. An order with lines from other warehouses, perhaps of other islands, is done with
-// the stock before it asks for the rest, to the votes of those islands.
+// New-Order (clause 2.4.2), in two batches: what is read, then what is written. Locked is the district first,
+// and the warehouse, which all want, last, as by Payment and Stock-Level. Stock of other warehouses, perhaps
+// of other islands, is done with before, to the votes of those islands: nothing at home is locked while there
+// is a message to wait for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace {
 using absl::StatusCode;
 using instance::Batch;
 
-// Operations of a line, then those that read at home, in the same batch or in one of their own.
+// Operations of a line. At home they are between the one that reads the district and those that read the
+// customer and the warehouse.
 enum : size_t { kReadItem, kReadStock, kOperationsOfLine };
-enum : size_t { kReadDistrict, kReadCustomer, kReadWarehouse, kOperationsAtHome };
 
 // What is left of an order's rows when the second batch takes the place of the first.
 struct Noted {
@@ -36,6 +36,13 @@ struct Noted {
   int64_t total_cents = 0;
   std::array<Line, kMostLines> line;
 };
+
+// From where an order's lines come.
+enum class From : bool { kHome, kElsewhere };
+
+From WhereFrom(const TpccRequest& request, uint32_t line) {
+  return request.line[line].supply_warehouse == request.warehouse ? From::kHome : From::kElsewhere;
+}
 
 bool SameStock(const RequestedLine& a, const RequestedLine& b) {
   return a.item == b.item && a.supply_warehouse == b.supply_warehouse;
@@ -77,49 +84,54 @@ int64_t Total(int64_t amounts_cents, int32_t discount, int32_t taxes) {
   return amounts_cents * (10'000 - discount) / 10'000 * (10'000 + taxes) / 10'000;
 }
 
-absl::Status NoteLines(const TpccRequest& request, const Batch& batch, Noted* noted) {
+// Of those that the batch has asked for.
+absl::Status NoteLines(const TpccRequest& request, From from, const Batch& batch, Noted* noted) {
+  size_t at = from == From::kHome ? 1 : 0;
   for (uint32_t i = 0; i < request.lines; ++i) {
-    absl::Status line = NoteLine(request, batch, kOperationsOfLine * i, i, noted);
+    if (WhereFrom(request, i) != from) continue;
+    absl::Status line = NoteLine(request, batch, at, i, noted);
     if (!line.ok()) return line;
+    at += kOperationsOfLine;
   }
   return absl::OkStatus();
 }
 
-// What the batch has read at home, in its last operations.
 absl::Status NoteHome(const TpccRequest& request, const Batch& batch, Noted* noted) {
-  const size_t first = batch.size() - kOperationsAtHome;
-  for (size_t i = 0; i < kOperationsAtHome; ++i) {
-    if (batch.code(first + i) == StatusCode::kOk) continue;
-    return MissingRow(i == kReadCustomer ? CustomerText(request.customer)
-                                         : fmt::format("warehouse {} or its district {}", request.warehouse,
-                                                       request.district));
+  const size_t read_district = 0, read_customer = batch.size() - 2, read_warehouse = batch.size() - 1;
+  for (const size_t read : {read_district, read_customer, read_warehouse}) {
+    if (batch.code(read) == StatusCode::kOk) continue;
+    return MissingRow(read == read_customer ? CustomerText(request.customer)
+                                            : fmt::format("warehouse {} or its district {}",
+                                                          request.warehouse, request.district));
   }
-  const auto district = RowOf<DistrictRow>(batch.row(first + kReadDistrict));
+  const auto district = RowOf<DistrictRow>(batch.row(read_district));
   noted->number = district.next_order;
-  noted->total_cents =
-      Total(noted->total_cents, RowOf<CustomerRow>(batch.row(first + kReadCustomer)).discount,
-            RowOf<WarehouseRow>(batch.row(first + kReadWarehouse)).tax + district.tax);
+  noted->total_cents = Total(noted->total_cents, RowOf<CustomerRow>(batch.row(read_customer)).discount,
+                             RowOf<WarehouseRow>(batch.row(read_warehouse)).tax + district.tax);
   return absl::OkStatus();
 }
 
-void AskHome(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
-  batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
-  FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
-  batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
-}
-
-void AskLines(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
+void AskLines(const TpccTables& tables, const TpccRequest& request, From from, Batch& batch) {
   for (uint32_t i = 0; i < request.lines; ++i) {
+    if (WhereFrom(request, i) != from) continue;
     const RequestedLine& line = request.line[i];
     batch.Read(tables.item, ItemKey(line.item));
     batch.ReadForUpdate(tables.stock, StockKey(line.supply_warehouse, line.item));
   }
 }
 
+void AskHome(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
+  batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
+  AskLines(tables, request, From::kHome, batch);
+  FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
+  batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
+}
+
 bool IsAllLocal(const TpccRequest& request) {
-  const auto lines = std::span(request.line).first(request.lines);
-  return std::all_of(lines.begin(), lines.end(),
-                     [&](const RequestedLine& line) { return line.supply_warehouse == request.warehouse; });
+  for (uint32_t i = 0; i < request.lines; ++i) {
+    if (WhereFrom(request, i) != From::kHome) return false;
+  }
+  return true;
 }
 
 void WriteStock(const TpccTables& tables, const TpccRequest& request, const Noted& noted, uint32_t i,
@@ -145,9 +157,10 @@ void EnterLine(const TpccTables& tables, const TpccRequest& request, const Noted
   batch.Insert(tables.order_line, key, BytesOf(row));
 }
 
-void WriteStocks(const TpccTables& tables, const TpccRequest& request, const Noted& noted, Batch& batch) {
+void WriteStocks(const TpccTables& tables, const TpccRequest& request, From from, const Noted& noted,
+                 Batch& batch) {
   for (uint32_t i = 0; i < request.lines; ++i) {
-    if (!noted.line[i].unused) WriteStock(tables, request, noted, i, batch);
+    if (WhereFrom(request, i) == from && !noted.line[i].unused) WriteStock(tables, request, noted, i, batch);
   }
 }
 
@@ -167,7 +180,7 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
   const LastOrderRow last{noted.number};
   batch.Put(tables.last_order, CustomerKey(request.warehouse, request.district, request.customer.customer),
             BytesOf(last));
-  if (row.all_local) WriteStocks(tables, request, noted, batch);
+  WriteStocks(tables, request, From::kHome, noted, batch);
   // One behind the other, as they will be: each is looked for from where the one before it was found.
   for (uint32_t i = 0; i < request.lines; ++i) {
     if (!noted.line[i].unused) EnterLine(tables, request, noted, i, batch);
@@ -179,27 +192,28 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
 TpccWorkload::Result TpccWorkload::NewOrder(instance::Transaction& transaction,
                                             const TpccRequest& request) const {
   Batch& batch = transaction.batch();
-  const bool all_local = IsAllLocal(request);
-  AskLines(tables_, request, batch);
-  if (all_local) AskHome(tables_, request, batch);
-  Result asked = transaction.Execute(batch);
-  absl::Status status = co_await asked;
   Noted noted;
-  if (status.ok()) status = NoteLines(request, batch, &noted);
-  if (status.ok() && !all_local) {
+  absl::Status status;
+  if (!IsAllLocal(request)) {
+    AskLines(tables_, request, From::kElsewhere, batch);
+    Result asked = transaction.Execute(batch);
+    status = co_await asked;
+    if (status.ok()) status = NoteLines(request, From::kElsewhere, batch, &noted);
+    if (!status.ok()) co_return status;
     batch.Clear();
-    WriteStocks(tables_, request, noted, batch);
-    batch.LastElsewhere();
+    WriteStocks(tables_, request, From::kElsewhere, noted, batch);
+    batch.LastElsewhere();  // none, if the one item from there is not sold
     Result taken = transaction.Execute(batch);
     status = co_await taken;
     if (status.ok() && FirstFailed(batch) < batch.size())
       status = Contradiction("the stock of an order was there, and is gone");
     if (!status.ok()) co_return status;
     batch.Clear();
-    AskHome(tables_, request, batch);
-    Result home = transaction.Execute(batch);
-    status = co_await home;
   }
+  AskHome(tables_, request, batch);
+  Result asked = transaction.Execute(batch);
+  status = co_await asked;
+  if (status.ok()) status = NoteLines(request, From::kHome, batch, &noted);
   if (status.ok()) status = NoteHome(request, batch, &noted);
   if (!status.ok()) co_return status;
   batch.Clear();

@@ -154,7 +154,7 @@ TEST(TpccProcedure, NewOrder_TakesStockAndEntersTheOrder) {
   shop.store.Set(shop.ids.stock, StockKey(0, 8), stock);
   ASSERT_TRUE(shop.Run().ok());
   EXPECT_EQ(shop.store.batches, 4)
-      << "the stock and its changes, some being elsewhere; the district; the order";
+      << "the stock that is elsewhere, and its changes; what is at home; the order";
   EXPECT_EQ(shop.store.Get<DistrictRow>(shop.ids.payment.district, DistrictKey(1, 3)).next_order, 32u);
   const auto order = shop.store.Get<OrderRow>(shop.ids.orders, OrderKey(1, 3, 31));
   EXPECT_EQ(order.carrier, 0);
@@ -199,6 +199,18 @@ TEST(TpccProcedure, NewOrder_OfAnUnusedItemIsRefusedAtItsEnd) {
   EXPECT_EQ(shop.Run().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(shop.store.tables[shop.ids.order_line].contains(TextOfKey(LineKey(1, 3, 31, 1))));
   EXPECT_FALSE(shop.store.tables[shop.ids.order_line].contains(TextOfKey(LineKey(1, 3, 31, 2))));
+}
+
+// Of another warehouse, whose island has nothing to change then.
+TEST(TpccProcedure, NewOrder_OfAnUnusedItemElsewhere) {
+  Shop shop;
+  shop.request.customer = {.warehouse = 1, .district = 3, .customer = 7};
+  shop.request.lines = 2;
+  shop.request.line = {{{.item = 101, .supply_warehouse = 0, .quantity = 1},
+                        {.item = 8, .supply_warehouse = 1, .quantity = 4}}};
+  EXPECT_EQ(shop.Run().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(shop.store.tables[shop.ids.order_line].contains(TextOfKey(LineKey(1, 3, 31, 1))));
+  EXPECT_TRUE(shop.store.tables[shop.ids.order_line].contains(TextOfKey(LineKey(1, 3, 31, 2))));
 }
 
 TEST(TpccProcedure, OrderStatus_FindsTheNewestOrder) {

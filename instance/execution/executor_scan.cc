@@ -122,7 +122,7 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   const Batch::Mark mark = batch.MarkResults();
   const uint32_t scanned = batch.result(target.number).scanned;
   const size_t touched = branch.touched.size();
-  NoteScan(branch);
+  if (site != storage::kReplicatedSite) NoteScan(branch);  // there nothing is locked
   locked_.clear();
   while (true) {
     // While it is quiet nobody else runs: one look for all of the keys.

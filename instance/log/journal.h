@@ -167,6 +167,7 @@ class Journal final : public storage::PageChangeSink {
 
   // Since the ring was new.
   uint64_t appended_bytes() const { return writer_.appended(); }
+  bool shown() const { return !appended_; }  // all of it
   // Nobody may change anything more (Board::full).
   bool log_full() const { return board_.full(); }
   bool collected() const { return body_.size() != 0; }

@@ -160,6 +160,9 @@ class Engine {
     options_.journal->EndListening();
   }
 
+  // Whether all that was changed is in the log for good, so that messages may speak of it.
+  bool shown() const { return options_.journal == nullptr || options_.journal->shown(); }
+
   // Planted bugs only: the locks go before their time.
   void ReleaseLocks(Branch& branch) {
     shared_.locks->ReleaseAll(branch.locks, &wakeups_);

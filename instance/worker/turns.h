@@ -88,7 +88,7 @@ class Turns {
 
   // `alone`: nothing is under way with other islands. `hurries`: somebody waits for a lock.
   void BeginRound(bool alone, bool hurries) {
-    turn_began_ns_ = now_ns_ = clock_.NowNs();
+    turn_began_ns_ = now_ns_ = resumes_since_ns_ = clock_.NowNs();
     alone_ = alone;
     most_begun_ = kBegunPerRound;
     round_ns_ = alone || !hurries ? kLongestRoundNs : kHurriedRoundNs;
@@ -114,6 +114,7 @@ class Turns {
   size_t ResumeReady(AfterEach after_each, Between between) {
     size_t resumed = 0;
     begun_in_round_ = 0;
+    resumes_since_ns_ = clock_.NowNs();  // however long it took to read what others have sent, and to do it
     const auto resume = [&](runtime::ReadyQueue& queue) {
       queue.Pop().resume();
       after_each();
@@ -122,7 +123,7 @@ class Turns {
     most_begun_ = 0;
     for (size_t left = ready_.size(); left > 0 || (alone_ && !ready_.empty()); left -= left > 0) {
       turn_began_ns_ = clock_.NowNs();
-      if (resumed > 0 && turn_began_ns_ - now_ns_ > round_ns_) break;
+      if (resumed > 0 && turn_began_ns_ - resumes_since_ns_ > round_ns_) break;
       resume(ready_);
     }
     between();
@@ -139,7 +140,8 @@ class Turns {
   }
   // Whether another transaction may begin in this round.
   bool MayBegin() const {
-    return IsInNobodysWay() && begun_in_round_ < most_begun_ && last_begun_ns_ - now_ns_ < round_ns_;
+    return IsInNobodysWay() && begun_in_round_ < most_begun_ &&
+           last_begun_ns_ - resumes_since_ns_ < round_ns_;
   }
   // Whether it is time to look after the links, for one who is in the midst of something: for how long it has
   // had its turn. Reads the clock.
@@ -161,6 +163,7 @@ class Turns {
 
   const runtime::Clock& clock_;
   int64_t now_ns_;
+  int64_t resumes_since_ns_ = 0;
   int64_t round_ns_ = kLongestRoundNs;
   bool alone_ = true;
   runtime::ReadyQueue ready_;

@@ -140,11 +140,19 @@ TEST_F(TurnsTest, ResumeReady_OnlySoManyBeginInARound) {
 
 // A round that has gone on for long lets one begin, so that nobody starves, and no more.
 TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
-  for (int i = 0; i < 3; ++i) Start(Beginner("slow"));
+  for (int i = 0; i < 3; ++i) Start(Beginner("begins"));
+  Start(Slow("slow", Turns::kLongestRoundNs));
+  EXPECT_EQ(Round(), 2u);
+  EXPECT_THAT(seen_, testing::ElementsAre("slow", "begins"));
+}
+
+// What others have sent may be much: who is here has its time all the same.
+TEST_F(TurnsTest, ResumeReady_HoweverLongItTookToReadMessages) {
+  for (int i = 0; i < 3; ++i) Start(Beginner("begins"));
   turns_.BeginRound(alone_, hurries_);
   clock_.AdvanceNs(2 * Turns::kLongestTurnNs);
   EXPECT_TRUE(turns_.HasLongGoneOn());
-  EXPECT_EQ(turns_.ResumeReady([] {}, [] {}), 1u);
+  EXPECT_EQ(turns_.ResumeReady([] {}, [] {}), 3u);
 }
 
 // One that has begun at the end of a long round has gone on for no time.

@@ -166,7 +166,7 @@ void Worker::SendAtOnce() {
   if (!links_.unsent()) return;
   const runtime::WorkScope building(Work::kBuilding);
   engine_.EndStep();  // as at the round's end
-  links_.Flush();
+  Flush();
   engine_.BeginStep();
 }
 
@@ -174,8 +174,13 @@ size_t Worker::Send() {
   const runtime::WorkScope building(Work::kBuilding);
   const size_t held = outbox_.SendHeld();
   clients_.Send();
-  links_.Flush();
+  Flush();
   return held;
+}
+
+void Worker::Flush() {
+  ISLANDS_CHECK(engine_.shown());
+  links_.Flush();
 }
 
 absl::Status Worker::Restore(const recovery::Unsettled& unsettled) {

@@ -117,6 +117,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   size_t Poll();
   size_t Send();
   void SendAtOnce();
+  void Flush();
   void Sweep();
   void LookAtPeers();
   bool CleanerRests();
