@@ -41,7 +41,7 @@ SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*", "--gtest_fail_fast")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 KEPT_SEEDS = (*SEEDS, "--keeps=1")  # of clusters that keep what they promise
 LOSSES = (*SEEDS, "--keeps=sync")  # the same, where power is lost and answers wait for EPOCH
-DECIDERS = (*KEPT_SEEDS, "--seeds=165:75")  # where one dies that has decided, and its answer with it
+DECIDERS = (*KEPT_SEEDS, "--seeds=500:200")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
 MATRIX = ("planted_matrix", "--gtest_fail_fast")
