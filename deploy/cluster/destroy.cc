@@ -38,7 +38,7 @@ constexpr const char* kControlNames =
     R"(|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 constexpr const char* kPageNames =
-    R"(generation-[0-9]+-(site-[0-9]+|double-write|checkpoint|warm-pages(\.tmp)?))";
+    R"(generation-[0-9]+-(site-[0-9]+(-b)?|double-write|checkpoint|warm-pages(\.tmp)?))";
 constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?|LOG\.LOCK)";
 constexpr const char* kSegmentNames = R"(segment-[0-9]+(\.[a-z]+)?)";
 constexpr const char* kRingNames = R"((id|owner|island-[0-9]+\.worker-[0-9]+\.life-[0-9]+\.ring)(\.new)?)";

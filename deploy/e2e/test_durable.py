@@ -318,8 +318,14 @@ def has_files(pid: int) -> bool:
         return False
 
 
-def test_destroy_leaves_nothing(cluster: Cluster) -> None:
-    up(cluster)
+@pytest.mark.parametrize("durability", ["lazy", "command"])
+def test_destroy_leaves_nothing(cluster: Cluster, durability: str) -> None:
+    up(cluster, durability=durability)
+    if durability == "command":
+        cluster.run(*UPDATES)
+        second_set = os.path.join(cluster.folder, "data", "island-*", "generation-*-b")
+        wait_until(lambda: bool(glob.glob(second_set)), what="snapshots in the second set of files")
+        shutil.rmtree(os.path.join(cluster.folder, "results"))
     shm = os.path.dirname(rings(cluster)[0])
     killed = [*cluster.alive()]
     for pid in killed:

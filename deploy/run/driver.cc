@@ -102,9 +102,9 @@ absl::Status RunDriver::LoadAnew() {
     const control::v1::LoadSpec* load = LastLoad(status_.configs(0));
     if (load != nullptr && !result_.plan.options.reload) {
       return absl::FailedPreconditionError(fmt::format(
-          "the deployment has the rows of workload '{}', which outlive it, and they are not those "
-          "that this run needs; --reload replaces them",
-          load->workload()));
+          "the deployment has the rows of workload '{}', which outlive it, and they are not those of this "
+          "run: {}; --reload replaces them",
+          load->workload(), DifferenceOf(*load, result_.plan.load, result_.plan.workload.description)));
     }
     return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
   }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 
@@ -144,6 +146,24 @@ bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
               const instance::Description& description) {
   return google::protobuf::util::MessageDifferencer::Equals(WithoutIdleParameters(a, description),
                                                             WithoutIdleParameters(b, description));
+}
+
+std::string DifferenceOf(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,
+                         const instance::Description& description) {
+  if (there.workload() != wanted.workload())
+    return fmt::format("this run needs those of '{}'", wanted.workload());
+  const auto value = [](const control::v1::LoadSpec& load, const std::string& name) {
+    const auto found = load.parameters().find(name);
+    return found != load.parameters().end() ? found->second : std::string("-");
+  };
+  std::vector<std::string> differences;
+  for (const instance::Parameter& parameter : description.parameters) {
+    const std::string has = value(there, parameter.name), needs = value(wanted, parameter.name);
+    if (parameter.loads && has != needs)
+      differences.push_back(fmt::format("'{}' is {}, this run has {}", parameter.name, has, needs));
+  }
+  if (differences.empty()) return "this run needs others, or another number of them";
+  return fmt::format("{}", fmt::join(differences, "; "));
 }
 
 }  // namespace islands::deploy

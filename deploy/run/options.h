@@ -71,5 +71,8 @@ control::v1::Request AuditRequestOf(const RunPlan& plan);
 // shape them.
 bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
               const instance::Description& description);
+// Of two that do not: what it is about the rows that are there, for people.
+std::string DifferenceOf(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,
+                         const instance::Description& description);
 
 }  // namespace islands::deploy

@@ -146,6 +146,14 @@ TEST_F(PlanRunTest, Parameters_LoadAnewOnlyIfTheyShapeTheRows) {
   EXPECT_TRUE(same("remote", "50"));
   EXPECT_TRUE(same("branches", "5"));
   EXPECT_FALSE(same("branches", "6"));
+  RunOptions options = Good();
+  options.parameters["remote"] = "50";
+  options.parameters["branches"] = "6";
+  control::v1::LoadSpec there = Plan(Good())->load;
+  const control::v1::LoadSpec wanted = Plan(options)->load;
+  EXPECT_EQ(DifferenceOf(there, wanted, Bank().description), "'branches' is 5, this run has 6");
+  there.set_workload("micro");
+  EXPECT_EQ(DifferenceOf(there, wanted, Bank().description), "this run needs those of 'bank'");
 }
 
 TEST_F(PlanRunTest, MissingTable_SaysWhatToAdd) {
