@@ -2,7 +2,10 @@
 // islands whose transactions are all distributed, and what each worker does, one letter after the other.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 

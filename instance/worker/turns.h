@@ -88,7 +88,7 @@ class Turns {
 
   // `alone`: nothing is under way with other islands. `hurries`: somebody waits for a lock.
   void BeginRound(bool alone, bool hurries) {
-    turn_began_ns_ = now_ns_ = resumes_since_ns_ = clock_.NowNs();
+    turn_began_ns_ = now_ns_ = clock_.NowNs();
     alone_ = alone;
     most_begun_ = kBegunPerRound;
     round_ns_ = alone || !hurries ? kLongestRoundNs : kHurriedRoundNs;
@@ -163,7 +163,7 @@ class Turns {
 
   const runtime::Clock& clock_;
   int64_t now_ns_;
-  int64_t resumes_since_ns_ = 0;
+  int64_t resumes_since_ns_ = 0;  // set by ResumeReady, as is what it is compared with
   int64_t round_ns_ = kLongestRoundNs;
   bool alone_ = true;
   runtime::ReadyQueue ready_;
