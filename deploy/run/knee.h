@@ -6,7 +6,8 @@
 // quiet, but not idle. It gives the limit of p99 where none was given: ten times the p50, or twice the p99
 // where something else than load makes that long. Then halves of the interval between the largest rate that
 // held and the smallest that did not; to have failed takes kFailures on end, since machines hiccup. When the
-// two are kPrecision apart, the one that held is measured at length; if it fails then, slightly lower ones.
+// two are kPrecision apart, the one that held is measured at length; if it fails then, slightly lower ones, down to four
+// fifths of it.
 //
 // Thread safety: none; plain values.
 //
@@ -53,7 +54,7 @@ class KneeSearch {
   static constexpr double kStepDown = 0.95;    // from a rate that failed at length
   static constexpr double kMostOfStep = 0.25;  // of its time: the longest limit that it can give
   static constexpr size_t kMostSteps = 60;
-  static constexpr size_t kMostAtLength = 3;
+  static constexpr size_t kMostAtLength = 5;
   static constexpr size_t kFailures = 3;  // one after the other, until a rate has failed
 
   struct Ask {
