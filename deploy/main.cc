@@ -77,10 +77,6 @@ constexpr std::array kExamplesOf = {
             "  islands logs my.yaml 0 -f                 island 0, and what comes\n"},
     Example{"txn", "  islands txn my.yaml list --in-doubt       who waits for a coordinator\n"},
     Example{"top", "  islands top my.yaml                       live, in another terminal\n"},
-    Example{"load", "  islands load my.yaml micro --reload       the microbenchmark's rows anew\n"},
-    Example{"run",
-            "  islands run my.yaml micro --duration 10   the microbenchmark, for ten seconds\n"
-            "  islands run my.yaml micro --rate auto     the largest rate at which p99 stays short\n"},
     Example{"profile",
             "  islands profile my.yaml --seconds 10      where cores and transactions spend theirs\n"},
     Example{"observe",
@@ -107,7 +103,7 @@ constexpr std::array kExamplesOf = {
 // Of every command's help.
 constexpr const char* kFooter = R"(
 --format text|json may stand before or after the command; with json, stdout is one JSON document.
-Exit codes: 0 ok, 1 failed, 2 usage or invalid file, 3 findings of `verify` and `status --diff`,
+Exit codes: 0 ok, 1 failed, 2 usage or invalid file, 3 findings of `status` and `verify`,
 124 timeout, 130 interrupted.)";
 
 std::string BinaryDirectory() {

@@ -330,12 +330,13 @@ class Islands:
         return self.descriptions.get(workload)
 
     def call(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S,
-             environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()) -> Any:
+             environment: Mapping[str, str] | None = None, prefix: Sequence[str] = (),
+             codes: Sequence[int] = (0,)) -> Any:
         """`environment` is in addition to ours, and only the command has it, and what that starts. `prefix`: a command
         that becomes the one behind it."""
         settings = [f"{name}={value}" for name, value in (environment or {}).items()]
         command = [*prefix, *(["env", *settings] if settings else []), self.binary, *arguments, "--format", "json"]
-        return json_of(command, timeout_s=timeout_s)
+        return json_of(command, timeout_s=timeout_s, codes=codes)
 
 
 def processes_of(directory: str) -> list[int]:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from islands_command import Document, writing
 from reporting import results, sizes
+from reporting.elements import text
 from reporting.evidence import Claim
 
 EPILOG = """Writes index.html (one file, nothing from elsewhere), each plot as SVG and CSV, the runs behind it with
@@ -68,7 +69,7 @@ def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
     if trips and trips.pairs:
         svg = heat_map.draw(trips)
         write(output, f"{heat_map.NAME}.svg", drawing.standalone(svg, heat_map.NAME))
-        picture = drawing.inline(svg, heat_map.NAME, page.text("Round trips of a cache line between cores"))
+        picture = drawing.inline(svg, heat_map.NAME, text("Round trips of a cache line between cores"))
     write(output, "claims.json", json.dumps(claims_document(sweep, found), indent=1, ensure_ascii=False) + "\n")
     write(output, "index.html", page.index(sweep, figures, found, command, way, picture))
     return found

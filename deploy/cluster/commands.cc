@@ -70,6 +70,11 @@ void AddStatusCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("status", "Show a running deployment as the kernel sees it");
   auto options = std::make_shared<StatusOptions>();
   AddDeploymentFile(command, &options->file);
+  command->footer(
+      "Exit code 3: it is up, and not all of it works: an island or the gateway is not ready, or hung, "
+      "there\n"
+      "is no logger, or nothing can be changed. 1: it is not up.\n" +
+      command->get_footer());
   command->add_flag("--diff", options->diff,
                     "Only where the file differs from what runs, a line each; exit code 3 if it does");
   OnCommand(command, context, [&context, options] { return Status(context, *options); });

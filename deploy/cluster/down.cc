@@ -176,7 +176,7 @@ int Status(const CommandContext& context, const StatusOptions& options) {
   if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print(
       "{}", context.json() ? StatusJson(*status, resolved.ok() ? &*resolved : nullptr) : StatusText(*status));
-  return kExitOk;
+  return AllWork(*status) ? kExitOk : kExitFindings;
 }
 
 int Down(const CommandContext& context, const DownOptions& options) {

@@ -36,7 +36,7 @@ std::string AskForState(const Registered& entry) {
     starting += island.state() == control::v1::STARTING && island.restarts() == 0;
   }
   const size_t islands = status->islands_size();
-  if (ready == islands) return "up";
+  if (ready == islands) return AllWork(*status) ? "up" : "degraded";
   return ready + starting == islands ? "starting" : "degraded";
 }
 

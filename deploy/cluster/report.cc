@@ -305,6 +305,15 @@ std::string_view StateName(const control::v1::GatewayStatus& gateway) {
   return StateName(gateway.state());
 }
 
+bool AllWork(const ClusterStatus& status) {
+  const auto ready = [](const auto& process) {
+    return process.state() == control::v1::READY && process.hung_ms() == 0;
+  };
+  if (status.stopping() || !std::ranges::all_of(status.islands(), ready)) return false;
+  if (status.has_gateway() && !ready(status.gateway())) return false;
+  return !status.has_log() || (status.log().logger_pid() > 0 && status.log().full().empty());
+}
+
 std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* resolved) {
   const bool matches = resolved != nullptr && SamePlan(status, *resolved);
   const json plan = matches ? PlanJson(*resolved) : json();

@@ -24,5 +24,7 @@ std::string_view StateName(const control::v1::GatewayStatus& gateway);
 // any more): where it still describes what runs, islands begin with exactly the object that `plan` shows.
 std::string StatusJson(const control::v1::ClusterStatus& status, const ResolvedDeployment* resolved);
 std::string StatusText(const control::v1::ClusterStatus& status);
+// Whether all of it does its work: islands and gateway ready and not hung, a log with a logger and with room.
+bool AllWork(const control::v1::ClusterStatus& status);
 
 }  // namespace islands::deploy

@@ -78,6 +78,28 @@ TEST(StatusJson, FileChangedMeanwhile_ShowsWhatRuns) {
   }
 }
 
+TEST(AllWork, NotWhileAnythingIsMissing) {
+  const control::v1::ClusterStatus well = MakeStatus(MakeResolved());
+  const auto works = [&](auto change) {
+    control::v1::ClusterStatus status = well;
+    change(status);
+    return AllWork(status);
+  };
+  EXPECT_TRUE(AllWork(well));
+  for (const auto state : {control::v1::STARTING, control::v1::LOST, control::v1::GIVEN_UP})
+    EXPECT_FALSE(works([=](auto& status) { status.mutable_islands(1)->set_state(state); })) << state;
+  EXPECT_FALSE(works([](auto& status) { status.mutable_islands(0)->set_hung_ms(2'000); }));
+  EXPECT_FALSE(works([](auto& status) { status.set_stopping(true); }));
+  EXPECT_TRUE(works([](auto& status) { status.mutable_log()->set_logger_pid(7); }));
+  EXPECT_FALSE(works([](auto& status) { status.mutable_log(); })) << "a log without a logger";
+  EXPECT_FALSE(works([](auto& status) {
+    status.mutable_log()->set_logger_pid(7);
+    status.mutable_log()->set_full("the disk is full");
+  }));
+  EXPECT_TRUE(works([](auto& status) { status.mutable_gateway()->set_state(control::v1::READY); }));
+  EXPECT_FALSE(works([](auto& status) { status.mutable_gateway()->set_state(control::v1::LOST); }));
+}
+
 TEST(StatusText, TellsWhyAnIslandIsGone) {
   control::v1::ClusterStatus status = MakeStatus(MakeResolved());
   status.mutable_islands(1)->set_state(control::v1::GIVEN_UP);

@@ -1,6 +1,7 @@
 """One deployment in a folder of its own, for tests: start it, look at it, hurt it, and leave nothing behind."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -80,7 +81,12 @@ class Cluster:
         assert left == {}, left
 
     def status(self) -> Document:
-        return self.islands.json("status", self.file)
+        done = self.islands.run("status", self.file, "--format", "json")
+        assert done.code in (0, 3), done
+        status: Document = json.loads(done.out)
+        processes_of_it = status["islands"] + ([status["gateway"]] if "gateway" in status else [])
+        assert done.code == 3 or all(process["state"] == "ready" for process in processes_of_it), done
+        return status
 
     def island(self, number: int) -> Document:
         return self.status()["islands"][number]

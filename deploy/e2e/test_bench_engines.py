@@ -39,6 +39,15 @@ def start(folder: str, *more: str) -> subprocess.Popen[str]:
                             stderr=subprocess.PIPE)
 
 
+def test_help_needs_no_matplotlib() -> None:
+    """Which draws the report's plots, and nothing here."""
+    hidden = "import runpy, sys; sys.modules['matplotlib'] = None; sys.argv = sys.argv[1:]; " \
+             "sys.path.insert(0, 'experiments'); runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", hidden, COMMAND[-1], "--help"], cwd=ROOT, text=True,
+                          capture_output=True)
+    assert done.returncode == 0 and "--engines" in done.stdout, done
+
+
 @needs_engines
 def test_quick_writes_a_table_a_page_and_every_measurement(folder: str) -> None:
     process = start(folder, "--quick", "--only", "lazy", "--only", "sync", "--engines", "sqlite,lmdb",

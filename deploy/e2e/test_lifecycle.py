@@ -231,6 +231,7 @@ def test_island_killed_too_often_is_given_up(cluster: Cluster) -> None:
     time.sleep(0.5)
     assert cluster.island(0)["state"] == "given_up" and cluster.island(1)["state"] == "ready"
     done = cluster.islands.run("status", cluster.file)
+    assert done.code == 3, "not all of it works"
     assert "given_up" in done.out and "2 restarts" in done.out
     cluster.down()
 

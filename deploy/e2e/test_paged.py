@@ -45,7 +45,7 @@ class Larger:
         return "\n".join(ends)
 
     def status(self) -> list[Document]:
-        found: list[Document] = self.islands.json("status", self.path)["islands"]
+        found: list[Document] = self.islands.json("status", self.path, code=None)["islands"]
         return found
 
     def kill(self, *numbers: int) -> None:

@@ -65,8 +65,7 @@ class Sweeps:
             file.write(text)
         return name
 
-    def run(self, *arguments: str, code: int | None = 0, timeout: float = 60) -> Result:
-        """`code` None: any."""
+    def run(self, *arguments: str, code: int | None = 0, timeout: float = 60) -> Result:  # code None: any
         done = self.islands.run("sweep", *arguments, cwd=self.folder, env=self.environment, timeout=timeout)
         assert code is None or done.code == code, done
         assert "Traceback" not in done.err, done

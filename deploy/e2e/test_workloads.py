@@ -115,6 +115,17 @@ def test_payment_keeps_the_books(cluster: Cluster, layout: str) -> None:
     cluster.down()
 
 
+@pytest.mark.parametrize("durability", ["none", "lazy"])
+def test_what_says_how_many_rows_runs_leave_loads_anew_without_a_log(cluster: Cluster, durability: str) -> None:
+    cluster.write("1ISL", more=PAYMENT_TABLES, durability=durability).up()
+    sums = []
+    for by_name in (0, 50):
+        detail = run(cluster, "payment", "--customers", 30, "--by-name", by_name)["sum_check_detail"]
+        sums.append(list(map(int, re.findall(r"before (-?\d+), after (-?\d+)", detail)[0])))
+    assert sums[0][0] != sums[0][1] and sums[1][0] == sums[0][1 if durability == "lazy" else 0]
+    cluster.down()
+
+
 @pytest.mark.parametrize("workload, scale, options", [
     ("insert", 24, ["--records", 100]), ("smallbank", 480, ["--remote", 50, "--hotspot", 2]),
     ("voter", 480, ["--remote", 50, "--limit", 20]), ("ycsb", 480, ["--mix", "A", "--rows", 4, "--multisite", 50]),

@@ -91,8 +91,7 @@ absl::Status AnotherDeployment(const Claim& claim, const ControlFiles& files) {
   const bool edited = SameFile(claim.file, files.file);  // and has another name now
   return absl::FailedPreconditionError(fmt::format(
       "{} is where the deployment '{}' runs{}: that one was started from {}{}. End it with {}, or give one "
-      "of "
-      "them another control.directory",
+      "of them a control.directory and a data.directory of its own",
       claim.control_directory, claim.name,
       claim.name == files.deployment ? "" : fmt::format(", not '{}'", files.deployment), claim.file,
       edited ? ", which has been edited since" : fmt::format(", and this is {}", files.file),

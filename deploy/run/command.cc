@@ -417,6 +417,17 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
       ->capture_default_str();
 }
 
+std::string ExamplesOfRun(const std::string& workload) {
+  return fmt::format(
+      "  islands run my.yaml {0} --duration 10   for ten seconds\n"
+      "  islands run my.yaml {0} --rate auto     the largest rate at which p99 stays short\n",
+      workload);
+}
+
+std::string ExamplesOfLoad(const std::string& workload) {
+  return fmt::format("  islands load my.yaml {} --reload   its rows anew\n", workload);
+}
+
 // The workload that the command line names, whose parameters become options; or what is wrong with it.
 absl::StatusOr<DescribedWorkload> AddNamedWorkload(CLI::App* command, const CommandContext& context,
                                                    RunOptions* options) {
@@ -430,24 +441,26 @@ absl::StatusOr<DescribedWorkload> AddNamedWorkload(CLI::App* command, const Comm
 }
 
 using AddTheOptions = void (*)(CLI::App* command, const CommandContext& context, RunOptions* options);
+using Examples = std::string (*)(const std::string& workload);
 using WorkloadCommand = int (*)(const CommandContext& context, const DescribedWorkload& workload,
                                 const RunOptions& options);
 
 // Of a command `NAME FILE WORKLOAD`, if it is the one that was called.
 void AddWorkloadCommand(CLI::App& app, CommandContext& context, CLI::App* command, AddTheOptions add,
-                        WorkloadCommand carry_out) {
+                        Examples examples, WorkloadCommand carry_out) {
   const std::vector<std::string> words = WordsOf(context.arguments);
   if (words.empty() || words[0] != command->get_name()) return;
   auto options = std::make_shared<RunOptions>();
   add(command, context, options.get());
   auto workload =
       std::make_shared<absl::StatusOr<DescribedWorkload>>(AddNamedWorkload(command, context, options.get()));
-  std::string footer =
-      fmt::format("\nA workload's own options: `islands {} FILE WORKLOAD --help`.", words[0]);
+  std::string footer = "Examples:\n" + examples(workload->ok() ? (*workload)->name : "micro");
+  if (!workload->ok())
+    footer += fmt::format("\nA workload's own options: `islands {} FILE WORKLOAD --help`.\n", words[0]);
   if (!workload->ok() && words.size() >= 3) {  // its options may be right, for all we know
     app.allow_extras();
     command->allow_extras();
-    footer += "\nHere: " + std::string(workload->status().message()) + ".";
+    footer += "Here: " + std::string(workload->status().message()) + ".\n";
   }
   command->footer(footer + app.get_footer());
   OnCommand(command, context, [&context, options, workload, carry_out] {
@@ -460,13 +473,13 @@ void AddWorkloadCommand(CLI::App& app, CommandContext& context, CLI::App* comman
 void AddRunCommand(CLI::App& app, CommandContext& context) {
   AddWorkloadCommand(app, context,
                      app.add_subcommand("run", "Run a workload on a running deployment and report"),
-                     AddOptions, Run);
+                     AddOptions, ExamplesOfRun, Run);
 }
 
 void AddLoadCommand(CLI::App& app, CommandContext& context) {
   AddWorkloadCommand(app, context,
                      app.add_subcommand("load", "Load a workload's rows into a running deployment"),
-                     AddCommonOptions, LoadOnly);
+                     AddCommonOptions, ExamplesOfLoad, LoadOnly);
 }
 
 }  // namespace islands::deploy

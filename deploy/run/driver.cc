@@ -78,9 +78,10 @@ absl::Status RunDriver::StopStale(uint64_t run_id) {
 // An island that died in the middle of it came back without rows.
 bool RunDriver::LoadInPlace() const {
   const RunPlan& plan = result_.plan;
+  const bool durable = status_.configs(0).durability() != kNoDurability;
   for (const control::v1::IslandConfig& config : status_.configs()) {
     const control::v1::LoadSpec* load = LastLoad(config);
-    if (load == nullptr || !SameLoad(*load, plan.load, plan.workload.description)) return false;
+    if (load == nullptr || !SameLoad(*load, plan.load, plan.workload.description, durable)) return false;
   }
   const absl::StatusOr<AuditSum> found = Audit();
   if (absl::IsDataLoss(found.status()))

@@ -6,8 +6,8 @@
 // quiet, but not idle. It gives the limit of p99 where none was given: ten times the p50, or twice the p99
 // where something else than load makes that long. Then halves of the interval between the largest rate that
 // held and the smallest that did not; to have failed takes kFailures on end, since machines hiccup. When the
-// two are kPrecision apart, the one that held is measured at length; if it fails then, slightly lower ones, down to four
-// fifths of it.
+// two are kPrecision apart, the one that held is measured at length; if it fails then, slightly lower ones,
+// down to four fifths of it.
 //
 // Thread safety: none; plain values.
 //

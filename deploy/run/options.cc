@@ -35,9 +35,9 @@ const control::v1::TableSpec* FindTable(const control::v1::IslandConfig& config,
 }
 
 control::v1::LoadSpec WithoutIdleParameters(control::v1::LoadSpec load,
-                                            const instance::Description& description) {
+                                            const instance::Description& description, bool durable) {
   for (const instance::Parameter& parameter : description.parameters) {
-    if (!parameter.loads) load.mutable_parameters()->erase(parameter.name);
+    if (!parameter.loads && (durable || !parameter.grows)) load.mutable_parameters()->erase(parameter.name);
   }
   return load;
 }
@@ -142,10 +142,11 @@ control::v1::Request AuditRequestOf(const RunPlan& plan) {
   return request;
 }
 
-bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
-              const instance::Description& description) {
-  return google::protobuf::util::MessageDifferencer::Equals(WithoutIdleParameters(a, description),
-                                                            WithoutIdleParameters(b, description));
+bool SameLoad(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,
+              const instance::Description& description, bool durable) {
+  return google::protobuf::util::MessageDifferencer::Equals(
+      WithoutIdleParameters(there, description, durable),
+      WithoutIdleParameters(wanted, description, durable));
 }
 
 std::string DifferenceOf(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,

@@ -67,10 +67,10 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const DescribedWorklo
 control::v1::Request StartRequest(const RunPlan& plan);
 control::v1::Request AuditRequestOf(const RunPlan& plan);
 
-// Whether both make the same rows, wherever the messages came from: of the parameters only those count that
-// shape them.
-bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
-              const instance::Description& description);
+// Whether rows of `there` will do for `wanted`, wherever the messages came from: of the parameters only those
+// count that shape them; and, if they do not outlive the deployment, those that say how many runs leave.
+bool SameLoad(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,
+              const instance::Description& description, bool durable);
 // Of two that do not: what it is about the rows that are there, for people.
 std::string DifferenceOf(const control::v1::LoadSpec& there, const control::v1::LoadSpec& wanted,
                          const instance::Description& description);

@@ -28,6 +28,7 @@ DescribedWorkload Bank() {
       .description = {
           .parameters =
               {{.name = "remote", .kind = Kind::kPercent, .preset = "0"},
+               {.name = "kept", .kind = Kind::kPercent, .preset = "0", .grows = true},
                {.name = "branches", .kind = Kind::kWhole, .min = 1, .max = 9, .preset = "5", .loads = true}},
           .tables = {"account", "branch"},
           .tables_yaml = "- account, and branch",
@@ -44,7 +45,7 @@ std::string Complaint(const RunOptions& options) {
 TEST(CheckRunOptions, NotGiven_ArePreset) {
   const auto checked = CheckRunOptions(Good(), Bank().description);
   ASSERT_TRUE(checked.ok()) << checked.status();
-  EXPECT_EQ(checked->parameters, (instance::Parameters{{"remote", "0"}, {"branches", "5"}}));
+  EXPECT_EQ(checked->parameters, (instance::Parameters{{"remote", "0"}, {"kept", "0"}, {"branches", "5"}}));
 }
 
 TEST(CheckRunOptions, BadValues_NameTheOption) {
@@ -124,7 +125,7 @@ TEST_F(PlanRunTest, RowsTotal_ReplacesTheRangeOfItsTable) {
   EXPECT_EQ(plan->load.tables(0).range_begin(), 0);
   EXPECT_EQ(plan->load.tables(0).range_end(), 4'800);
   EXPECT_EQ(plan->rows_total, 4'824);
-  EXPECT_FALSE(SameLoad(plan->load, Plan(Good())->load, Bank().description));
+  EXPECT_FALSE(SameLoad(plan->load, Plan(Good())->load, Bank().description, /*durable=*/true));
 }
 
 TEST_F(PlanRunTest, NoRowsTotalAndRowsThatComeAndGo_AreOfTheWorkload) {
@@ -138,14 +139,18 @@ TEST_F(PlanRunTest, NoRowsTotalAndRowsThatComeAndGo_AreOfTheWorkload) {
 }
 
 TEST_F(PlanRunTest, Parameters_LoadAnewOnlyIfTheyShapeTheRows) {
-  const auto same = [this](const char* name, const char* value) {
+  const auto same = [this](const char* name, const char* value, bool durable = true) {
     RunOptions options = Good();
     options.parameters[name] = value;
-    return SameLoad(Plan(options)->load, Plan(Good())->load, Bank().description);
+    return SameLoad(Plan(options)->load, Plan(Good())->load, Bank().description, durable);
   };
   EXPECT_TRUE(same("remote", "50"));
   EXPECT_TRUE(same("branches", "5"));
   EXPECT_FALSE(same("branches", "6"));
+  EXPECT_FALSE(same("branches", "6", /*durable=*/false));
+  EXPECT_TRUE(same("remote", "50", /*durable=*/false));
+  EXPECT_TRUE(same("kept", "50"));
+  EXPECT_FALSE(same("kept", "50", /*durable=*/false)) << "runs of a series would pile up";
   RunOptions options = Good();
   options.parameters["remote"] = "50";
   options.parameters["branches"] = "6";

@@ -171,7 +171,8 @@ std::string ScopesText(const RunResult& result, const Sums& total) {
                   fmt::format("{:.0f}", instance::PercentileUs(scope.latency, 0.95)),
                   fmt::format("{:.0f}", instance::PercentileUs(scope.latency, 0.99))});
   }
-  return table.Render();
+  return table.Render() +
+         "local: on one site; multisite: on several of one island; distributed: of several islands\n";
 }
 
 std::string IslandsText(const RunResult& result) {

@@ -149,6 +149,7 @@ TEST(ResultText, FailedCheck_ShowsItsNumbers) {
   RunResult result = MakeResult();
   EXPECT_THAT(ResultText(result), HasSubstr("micro, op read, multisite 20, update_percent 5, zipf 0.5, "));
   EXPECT_THAT(ResultText(result), HasSubstr("committed    12,000 = 6,000/s"));
+  EXPECT_THAT(ResultText(result), HasSubstr("\nlocal: on one site; multisite: on several of one island; "));
   EXPECT_THAT(ResultText(result), HasSubstr("has drawn the request, retries included; there is no client\n"));
   result.sum.after = 11;
   EXPECT_THAT(ResultText(result), HasSubstr("sum over all rows before 10, after 11"));

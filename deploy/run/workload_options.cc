@@ -37,6 +37,8 @@ std::string Help(const Parameter& parameter) {
     const Parameter::Case& other = *parameter.idle_with;
     help += fmt::format("; no effect with {} {}", instance::OptionOf(other.name), other.value);
   }
+  if (parameter.loads) help += "; shapes the rows: another value loads them anew";
+  if (parameter.grows) help += "; without a log another value loads anew";
   return parameter.preset ? help : help + "; has to be given";
 }
 
@@ -89,8 +91,8 @@ absl::Status AddWorkloadOptions(const DescribedWorkload& workload, CLI::App* com
   command
       ->add_option(
           "--rows-total", options->rows_total,
-          fmt::format("Rows of table {}; the deployment file's range if not given. Another number loads "
-                      "anew",
+          fmt::format("Rows of table {}; the deployment file's range if not given; another value loads "
+                      "them anew",
                       workload.description.rows_total_of))
       ->group(group)
       ->type_name("N");

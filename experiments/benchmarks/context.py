@@ -103,7 +103,7 @@ class Deployment:
         return lambda: self.run(op, multisite, mpl, more=more)["committed_per_s"]
 
     def status(self) -> Document:
-        return self.context.islands.call("status", self.file)
+        return self.context.islands.call("status", self.file, codes=(0, 3))
 
     def first_worker(self) -> tuple[int, int]:
         """Process and CPU of island 0's first worker."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, OVER_GRPC, Contender
 from benchmarks.section import Section, ratio
-from reporting.page import document, table, text
+from reporting.elements import document, table, text
 from reporting.style import PALETTE
 
 MEANING = {"none": "none: nothing is promised, nobody waits for a log",

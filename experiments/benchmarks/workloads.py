@@ -72,7 +72,7 @@ class Island:
         return float(result["committed_per_s"])
 
     def worker(self) -> tuple[int, int]:
-        island = self.context.islands.call("status", self.file)["islands"][0]
+        island = self.context.islands.call("status", self.file, codes=(0, 3))["islands"][0]
         return island["pid"], island["worker_cpus"][0]
 
     def down(self) -> None:

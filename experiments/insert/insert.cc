@@ -52,7 +52,7 @@ const instance::Description& InsertWorkload::Describe() {
                       .min = 1,
                       .max = 10'000,
                       .preset = "1000",
-                      .loads = true}},  // every run leaves rows behind
+                      .grows = true}},
       .tables = {kInsertTable},
       .tables_yaml = kTableLine};
   return description;

@@ -109,7 +109,6 @@ HistoryRow MakeHistory(const coordinator::TransactionId& id, const PaymentReques
 
 const instance::Description& PaymentWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
-  // All of them load anew: a sweep's runs with `history insert` would fill the pool one after the other.
   static const instance::Description description = {
       .parameters =
           {{.name = "customers",
@@ -123,12 +122,12 @@ const instance::Description& PaymentWorkload::Describe() {
             .kind = Kind::kPercent,
             .help = "customers that are looked for by their last name",
             .preset = "60",
-            .loads = true},
+            .grows = true},
            {.name = "remote",
             .kind = Kind::kPercent,
             .help = "customers of another warehouse: TPC-C has 15, the paper none",
             .preset = "0",
-            .loads = true},
+            .grows = true},
            {.name = "history",
             .kind = Kind::kChoice,
             .help = "insert: a row more per payment, 100 MB a million; overwrite: in place of rows that "
@@ -141,7 +140,7 @@ const instance::Description& PaymentWorkload::Describe() {
             .help = "where a worker's customers pay: at any of its island; or at its own, a share of them",
             .choices = {"any", "own"},
             .preset = "any",
-            .loads = true}},
+            .grows = true}},
       .tables = {"warehouse", "district", "customer", "history"},
       .tables_yaml = TablesYaml(PaymentTableLines(kExampleWarehouses))};
   return description;

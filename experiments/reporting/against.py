@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from islands_command import Document
 from reporting import page, words
 from reporting.confidence import LEVEL, Interval, at_least_by_chance, mean_ratio, ratio_interval
+from reporting.elements import document, table, text
 from reporting.plots import FIRST_METRICS, WHOLE
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Where, compare
 from sweeping.sweep_file import BY_PART
@@ -183,28 +184,28 @@ def as_text(comparison: Comparison) -> str:
 
 def as_page(comparison: Comparison, command: str) -> str:
     a, b = comparison.a, comparison.b
-    sides = page.table([[name, page.text(one.title), f"<code>{page.text(one.directory)}</code>",
-                         page.text(one.machine_summary), page.text(one.about.get("build") or ""),
-                         page.text(page.when(one.about.get("started")) or "")] for name, one in (("A", a), ("B", b))],
-                       ["", "Sweep", "Directory", "Machine", "Build", "Begun"])
-    said = f"<h2>Notes</h2><ul>{''.join(f'<li>{page.text(note)}</li>' for note in comparison.notes)}</ul>"
+    sides = table([[name, text(one.title), f"<code>{text(one.directory)}</code>",
+                    text(one.machine_summary), text(one.about.get("build") or ""),
+                    text(page.when(one.about.get("started")) or "")] for name, one in (("A", a), ("B", b))],
+                  ["", "Sweep", "Directory", "Machine", "Build", "Begun"])
+    said = f"<h2>Notes</h2><ul>{''.join(f'<li>{text(note)}</li>' for note in comparison.notes)}</ul>"
     beyond, within = comparison.exceeding(), [pair for pair in comparison.pairs if pair.order == "~"]
-    body = (f"<header><h1>{page.text(a.title)}: A against B</h1><p>{page.text(comparison.summary())}.</p>"
-            + "".join(f"<p>{page.text(one)}.</p>" for one in comparison.statements()) + "</header>"
-            + f'<main><div class="wide">{sides}</div><p class="muted small">{page.text(DEFINITION)} '
-              f'{page.text(INTERVALS)} A / B above 1 is '
+    body = (f"<header><h1>{text(a.title)}: A against B</h1><p>{text(comparison.summary())}.</p>"
+            + "".join(f"<p>{text(one)}.</p>" for one in comparison.statements()) + "</header>"
+            + f'<main><div class="wide">{sides}</div><p class="muted small">{text(DEFINITION)} '
+              f'{text(INTERVALS)} A / B above 1 is '
             "better for throughputs and worse for costs and latencies.</p>"
             + (said if comparison.notes else "") + section("Beyond the spread", beyond)
             + section("Within the spread", within)
-            + f"<footer>Made by <code>{page.text(command)}</code>.</footer></main>")
-    return page.document(f"{a.title}: A against B", body)
+            + f"<footer>Made by <code>{text(command)}</code>.</footer></main>")
+    return document(f"{a.title}: A against B", body)
 
 
 def section(title: str, pairs: Sequence[Pair]) -> str:
     if not pairs:
         return f"<h2>{title}</h2><p>None.</p>"
     head = "".join(f"<th{number(index)}>{column}</th>" for index, column in enumerate(COLUMNS))
-    body = "".join("<tr>" + "".join(f"<td{number(index)}>{page.text(cell)}{ranges(pair, index)}</td>"
+    body = "".join("<tr>" + "".join(f"<td{number(index)}>{text(cell)}{ranges(pair, index)}</td>"
                                     for index, cell in enumerate(pair.cells())) + "</tr>" for pair in pairs)
     return (f'<h2>{title}: {len(pairs)}</h2><div class="numbers wide"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")

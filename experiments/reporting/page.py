@@ -1,16 +1,14 @@
 """The report's page: one HTML file without scripts and without anything from elsewhere."""
 
-import html
-import re
 import urllib.parse
 from collections.abc import Iterable, Sequence
 
 from reporting import heat_map, round_trips, sizes, words
 from reporting.conclusions import conclusions
+from reporting.elements import document, table, text
 from reporting.evidence import AGREES, DISAGREES, STEADY, UNKNOWN, Claim
 from reporting.plots import Plot
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Value, same_value
-from reporting.style import sheet
 from sweeping.results import MEASURED
 
 Drawn = Sequence[tuple[Plot, str]]                        # plots, and their SVG for the page
@@ -42,24 +40,6 @@ said to be so. Counts are of claims: papers say in several sentences what one me
 <b>Durability</b> is what islands kept of what they acknowledged: nothing (none), all of it across
 kills (lazy), or across losses of power, too (sync); with +forced, messages of two-phase commit waited for the log
 as well. The paper's islands wrote their log to disks in memory: lazy or sync with a log there."""
-
-
-def text(value: object) -> str:
-    """Escaped for text and attributes; a number and its unit stay on one line."""
-    return re.sub(r"(?<=\d) (?=%|µs)", "\u00a0", html.escape(str(value), quote=True))
-
-
-def table(rows: Iterable[Iterable[str]], header: Iterable[str] | None = None, kind: str = "") -> str:
-    """`rows` of cells that are HTML already."""
-    head = "<thead><tr>" + "".join(f"<th>{cell}</th>" for cell in header) + "</tr></thead>" if header else ""
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<table{kind and f" class={chr(34)}{kind}{chr(34)}"}>{head}<tbody>{body}</tbody></table>'
-
-
-def document(title: str, body: str) -> str:
-    return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
-            f"<title>{text(title)}</title>\n<style>\n{sheet()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n")
 
 
 def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str, results: str,

@@ -248,7 +248,8 @@ class NewcomerWorkload final : public instance::Workload {
 };
 
 // 5. What it can be told, as data: the options of `islands run FILE newcomer`, its --help and what sweeps
-// check are made of it. `.loads = true` for a parameter that shapes the initial rows.
+// check are made of it. `.loads = true` for a parameter that shapes the initial rows,
+// `.grows = true` for one that says how many rows runs leave behind.
 const instance::Description& Describe() {
   using Kind = instance::Parameter::Kind;
   static const instance::Description description = {

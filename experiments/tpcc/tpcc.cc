@@ -45,14 +45,13 @@ std::vector<std::string> TableNames() {
 
 const instance::Description& TpccWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
-  // All of them load anew: a sweep's runs would fill the pool one after the other.
   static const instance::Description description = {
       .parameters = {{.name = "mix",
                       .kind = Kind::kChoice,
                       .help = "all five transactions in TPC-C's shares, or one of them alone",
                       .choices = MixNames(),
                       .preset = "standard",
-                      .loads = true},
+                      .grows = true},
                      {.name = "customers",
                       .kind = Kind::kWhole,
                       .help = "of a district, which has as many orders when it is loaded; fewer load faster",
@@ -72,24 +71,24 @@ const instance::Description& TpccWorkload::Describe() {
                       .help =
                           "lines of an order that come from the stock of another warehouse, if there is one",
                       .preset = "1",
-                      .loads = true},
+                      .grows = true},
                      {.name = "remote_payments",
                       .kind = Kind::kPercent,
                       .help = "payments by customers of another warehouse, if there is one",
                       .preset = "15",
-                      .loads = true},
+                      .grows = true},
                      {.name = "rollback",
                       .kind = Kind::kPercent,
                       .help = "orders with an item that there is not: they are undone, and count as aborted",
                       .preset = "1",
-                      .loads = true},
+                      .grows = true},
                      {.name = "warehouses",
                       .kind = Kind::kChoice,
                       .help = "where a worker's transactions begin: at any of its island; or at its own, a "
                               "share of them",
                       .choices = {"any", "own"},
                       .preset = "any",
-                      .loads = true}},
+                      .grows = true}},
       .tables = TableNames(),
       .tables_yaml = TablesYaml(TpccTableLines(kExampleWarehouses))};
   return description;

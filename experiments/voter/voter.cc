@@ -80,7 +80,7 @@ const instance::Description& VoterWorkload::Describe() {
                       .kind = Kind::kPercent,
                       .help = "votes whose phone is drawn from the whole table",
                       .preset = "0",
-                      .loads = true}},  // all runs leave rows behind
+                      .grows = true}},
       .tables = {"contestant", "phone", "vote", "total"},
       .tables_yaml = kTableLines};
   return description;

@@ -71,7 +71,7 @@ const instance::Description& YcsbWorkload::Describe() {
                  "of the latest; E 5 % inserts, and scans; F half reads for update",
              .choices = {"A", "B", "C", "D", "E", "F"},
              .preset = "A",
-             .loads = true},  // D and E leave rows behind
+             .grows = true},  // D and E leave rows behind
             {.name = "distribution",
              .kind = Kind::kChoice,
              .help = "of rows within a site: YCSB's own for the mix (latest for D, else zipf), or another",

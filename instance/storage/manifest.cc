@@ -298,8 +298,10 @@ absl::Status SaveManifest(const Manifest& manifest, const std::string& directory
 absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   const auto differs = [](std::string what) { return absl::FailedPreconditionError(std::move(what)); };
   if (have.deployment != want.deployment) {
-    return differs(fmt::format("the data is of the deployment '{}', the file's name is '{}'; {}",
-                               have.deployment, want.deployment, kRemedy));
+    return differs(fmt::format(
+        "the data is of the deployment '{}', the file's name is '{}'; give this file a data.directory of its "
+        "own, or, if it is for these rows, their name",
+        have.deployment, want.deployment));
   }
   if (have.sites != want.sites) {
     return differs(

@@ -224,7 +224,8 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
     std::vector<std::string> complaint;
   };
   const std::vector<Case> cases = {
-      {[](Manifest* m) { m->deployment = "other"; }, {"of the deployment", "'other'", "islands destroy"}},
+      {[](Manifest* m) { m->deployment = "other"; },
+       {"of the deployment", "'other'", "a data.directory of its own"}},
       {[](Manifest* m) { m->sites = 25; }, {"24 sites", "25", "islands relayout"}},
       {[](Manifest* m) { m->islands = 2; },
        {"4 islands", "says 2", "change the deployment file back, have", "`islands relayout FILE`",

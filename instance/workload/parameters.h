@@ -34,8 +34,9 @@ struct Parameter {
   std::optional<std::string> preset;  // none: has to be given
   std::optional<Case> only_with;      // has to be given in this case (without preset), and in no other
   std::optional<Case> idle_with;      // has no effect in this case: nothing but its preset makes sense then
-  bool loads = false;                 // when it changes the initial rows are loaded again: it shapes them, or
-                                      // runs leave more rows behind than they found
+  bool loads = false;                 // shapes the initial rows: another value needs them loaded anew
+  bool grows = false;                 // says how many rows runs leave behind: where nothing outlives the
+                                      // islands another value loads anew too, so that series do not pile up
 };
 
 struct Description {

@@ -31,11 +31,8 @@ Json ToJson(const Parameter& parameter) {
   const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
                                   [&](const auto& entry) { return entry.first == parameter.kind; });
   ISLANDS_CHECK(kind != kKinds.end());
-  Json json = {{"name", parameter.name},
-               {"kind", kind->second},
-               {"expected", Expected(parameter)},
-               {"help", parameter.help},
-               {"loads", parameter.loads}};
+  Json json = {{"name", parameter.name}, {"kind", kind->second},     {"expected", Expected(parameter)},
+               {"help", parameter.help}, {"loads", parameter.loads}, {"grows", parameter.grows}};
   if (parameter.kind == Kind::kWhole || parameter.kind == Kind::kNumber) {
     json.update({{"min", parameter.min}, {"max", parameter.max}});
   }
@@ -47,7 +44,8 @@ Json ToJson(const Parameter& parameter) {
 }
 
 Parameter ParameterFrom(const Json& json) {
-  Parameter parameter{.name = json.at("name"), .help = json.at("help"), .loads = json.at("loads")};
+  Parameter parameter{
+      .name = json.at("name"), .help = json.at("help"), .loads = json.at("loads"), .grows = json.at("grows")};
   const std::string word = json.at("kind");
   const auto* kind =
       std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& entry) { return entry.second == word; });

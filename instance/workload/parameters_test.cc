@@ -10,16 +10,17 @@ using ::testing::HasSubstr;
 using Kind = Parameter::Kind;
 
 Description Made() {
-  return {.parameters = {{.name = "op", .kind = Kind::kChoice, .choices = {"read", "mix"}, .preset = "read"},
-                         {.name = "update_percent", .kind = Kind::kPercent, .only_with = {{"op", "mix"}}},
-                         {.name = "rows", .kind = Kind::kWhole, .min = 1, .max = 100, .preset = "10"},
-                         {.name = "zipf", .kind = Kind::kNumber, .help = "skew", .max = 1.5, .preset = "0"},
-                         {.name = "folder", .kind = Kind::kPath, .loads = true},
-                         {.name = "drift", .max = 9, .preset = "0", .idle_with = {{"zipf", "0"}}}},
-          .tables = {"t", "u"},
-          .tables_yaml = "- t\n- u",
-          .row_per_key = true,
-          .rows_total_of = "u"};
+  return {
+      .parameters = {{.name = "op", .kind = Kind::kChoice, .choices = {"read", "mix"}, .preset = "read"},
+                     {.name = "update_percent", .kind = Kind::kPercent, .only_with = {{"op", "mix"}}},
+                     {.name = "rows", .kind = Kind::kWhole, .min = 1, .max = 100, .preset = "10"},
+                     {.name = "zipf", .kind = Kind::kNumber, .help = "skew", .max = 1.5, .preset = "0"},
+                     {.name = "folder", .kind = Kind::kPath, .loads = true},
+                     {.name = "drift", .max = 9, .preset = "0", .idle_with = {{"zipf", "0"}}, .grows = true}},
+      .tables = {"t", "u"},
+      .tables_yaml = "- t\n- u",
+      .row_per_key = true,
+      .rows_total_of = "u"};
 }
 
 absl::StatusOr<Parameters> Read(Parameters given) {
@@ -133,7 +134,8 @@ TEST(DescriptionJson, ThereAndBack_IsTheSame) {
   EXPECT_EQ(DescriptionToJson(*back), json);
   EXPECT_EQ(back->parameters[1].only_with->value, "mix");
   EXPECT_EQ(back->parameters[3].max, 1.5);
-  EXPECT_TRUE(back->parameters[4].loads);
+  EXPECT_TRUE(back->parameters[4].loads && !back->parameters[4].grows);
+  EXPECT_TRUE(back->parameters[5].grows && !back->parameters[5].loads);
   EXPECT_EQ(back->parameters[5].idle_with->name, "zipf");
   EXPECT_EQ(back->rows_total_of, "u");
   EXPECT_TRUE(back->row_per_key);

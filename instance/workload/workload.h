@@ -31,7 +31,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 14;
+inline constexpr uint32_t kWorkloadAbi = 15;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
