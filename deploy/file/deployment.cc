@@ -266,9 +266,8 @@ class DeploymentReader {
 
   void ReadServices() {
     Section(top_, "messaging", {"transport"}, [&](const MapReader& messaging) {
-      if (const auto transport = messaging.Word("transport", {"uds", "zmq"})) {
-        deployment_.transport = *transport == "uds" ? TransportKind::kUds : TransportKind::kZmq;
-      }
+      if (const auto transport = messaging.Word("transport", {"uds", "shm", "zmq"}))
+        deployment_.transport = TransportOf(*transport);
     });
     Section(top_, "gateway",
             {"enabled", "listen", "certificate", "key", "clients", "cpus", "idle_ms", "call_ms",
@@ -411,7 +410,20 @@ std::string_view DurabilityName(Durability durability) {
 }
 
 std::string_view TransportName(TransportKind transport) {
-  return transport == TransportKind::kUds ? "uds" : "zmq";
+  switch (transport) {
+    case TransportKind::kUds:
+      return "uds";
+    case TransportKind::kShm:
+      return "shm";
+    case TransportKind::kZmq:
+      return "zmq";
+  }
+  return "";
+}
+
+TransportKind TransportOf(std::string_view name) {
+  using enum TransportKind;
+  return name == TransportName(kShm) ? kShm : name == TransportName(kZmq) ? kZmq : kUds;
 }
 
 Position Deployment::At(std::string_view path) const {

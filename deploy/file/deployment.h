@@ -45,13 +45,14 @@ struct Position {
 };
 
 enum class Durability { kNone, kLazy, kSync, kCommand };
-enum class TransportKind { kUds, kZmq };
+enum class TransportKind { kUds, kShm, kZmq };
 enum class StorageMode { kAuto, kResident, kPaged };
 
 std::string_view DurabilityName(Durability durability);
 std::string_view VotesName(bool forced);
 std::string_view StorageModeName(StorageMode mode);
 std::string_view TransportName(TransportKind transport);
+TransportKind TransportOf(std::string_view name);  // that TransportName has given
 
 // The front door for programs outside; without a `gateway:` in the file there is none.
 struct GatewaySettings {

@@ -30,7 +30,7 @@ struct Arguments {
 };
 
 int Template(const CommandContext& context, Arguments arguments) {
-  arguments.options.transport = arguments.transport == "zmq" ? TransportKind::kZmq : TransportKind::kUds;
+  arguments.options.transport = TransportOf(arguments.transport);
   if (!arguments.name.empty()) arguments.options.name = arguments.name;
   if (!arguments.workload.empty()) {
     const auto described = DescribeWorkload(arguments.workload, context.binary_directory);
@@ -87,7 +87,7 @@ void AddTemplateCommand(CLI::App& app, CommandContext& context) {
       ->check(NotNegative)
       ->needs(workload);
   command->add_option("--transport", arguments->transport, "Between islands")
-      ->check(CLI::IsMember({"uds", "zmq"}))
+      ->check(CLI::IsMember({"uds", "shm", "zmq"}))
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write this new file instead of stdout");
   AddDryRun(command, context);

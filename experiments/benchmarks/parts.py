@@ -21,7 +21,7 @@ def messages(context: Context) -> Section:
         section.note("needs two cores")
         return section
     rounds, milliseconds = (1, 60) if context.quick else (max(context.repeat, 5), 300)
-    context.progress.show("uds and zmq")
+    context.progress.show("uds, shm and zmq")
     results = context.json_of("messaging_bench", "--json", "--rounds", str(rounds), "--milliseconds",
                               str(milliseconds))
     for result in results:

@@ -219,13 +219,15 @@ absl::Status Serve(const control::v1::GatewayConfig& config, int pulse_fd, const
   std::atomic<bool> stale{false};
   TableChanges changes;
   const runtime::MonotonicClock clock;
-  // Islands do not dial it: an address that none has. Programs do, if frames lie in the stream as they are.
+  // Islands do not dial it: an address that none has. Programs do, if frames lie in the stream as they are;
+  // they have no rings.
   const messaging::Address self{static_cast<uint32_t>((*view)->workers.size()), 0};
   const std::string socket = config.control_directory() + "/gateway.sock";
-  const bool direct = (*view)->transport == "uds";
-  auto transport = direct
-                       ? messaging::MakeUdsTransport(config.control_directory(), self, socket + kDirectSuffix)
-                       : messaging::MakeTransport((*view)->transport, config.control_directory(), self);
+  const bool rings = (*view)->transport == "shm";
+  const bool direct = rings || (*view)->transport == "uds";
+  auto transport = direct ? messaging::MakeUdsTransport(config.control_directory(), self,
+                                                        socket + kDirectSuffix, {.dialled = rings})
+                          : messaging::MakeTransport((*view)->transport, config.control_directory(), self);
   if (!transport.ok()) return transport.status();
 
   std::atomic<Server*> health{nullptr};

@@ -262,19 +262,19 @@ void MemoryTransport::SendBlocked() {
   const runtime::MutexLock lock(hub_->mutex);
   std::erase_if(blocked_, [&](ConnectionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     Connection* connection = connections_.Find(id);
-    if (connection == nullptr || connection->out.empty()) return true;
+    if (connection == nullptr || connection->released == 0) return true;
     Link& link = *connection->link;
     const int to = 1 - connection->side;
     if (link.side[0] != nullptr && link.side[1] != nullptr) {
       if (link.under_way[to] >= hub_->options.connection_bytes) return false;
-      const std::span<const std::byte> unsent = connection->out.Unsent();
+      const std::span<const std::byte> unsent = connection->Released();
       Event event;
       event.link = connection->link;
       event.side = to;
       event.bytes.assign(unsent.begin(), unsent.end());
       hub_->Post(std::move(event));
     }
-    connection->out.Clear();  // sent, or its OnClosed is under way
+    connection->Sent(connection->released);  // or its OnClosed is under way
     return true;
   });
 }

@@ -1,6 +1,7 @@
 // What a message between two islands costs. Two processes on two cores, as two one-worker islands are: each
 // runs Links under the scheduler that runs the workers, and spins. Beside it, in alternating rounds, the same
-// bytes bounce over a bare socket of the same kind between two spinning loops. Medians of the rounds.
+// bytes bounce over a bare socket of the same kind (of shm: over the socket that it spares) between two
+// spinning loops. Medians of the rounds.
 //
 // Also: one message in flight on each of 46 connections, as among 24 islands, and what a round costs in which
 // nothing comes on any of them. Text, or a JSON list with an object per transport.
@@ -330,7 +331,7 @@ Result MeasureKind(const std::string& kind, const Options& options, Shared& shar
   const auto bare = [&] {
     TemporaryDirectory directory;
     int fds[2] = {-1, -1};
-    if (kind == "uds" && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
+    if (kind != "zmq" && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
     const UniqueFd sides[2] = {UniqueFd(fds[0]), UniqueFd(fds[1])};
     shared.listening = false;
     return Measure(shared, cores, [&](uint32_t self) {
@@ -434,7 +435,7 @@ int Main(int argc, char** argv) {
                "64 in flight", "ratio", "46 connections", "idle round");
   }
   const char* separator = "[";
-  for (const char* kind : {"uds", "zmq"}) {
+  for (const char* kind : {"uds", "shm", "zmq"}) {
     const Result result = MeasureKind(kind, *options, shared, cores);
     if (options->json) fmt::print("{}", std::exchange(separator, ", "));
     Print(result, options->json);

@@ -1,5 +1,6 @@
 // Arbitrary bytes against everything that reads bytes from a peer: the frame scanner with its input buffer,
-// and Links, which is shown arbitrary frames on arbitrary connections.
+// Links, which is shown arbitrary frames on arbitrary connections, and both ends of byte rings whose other
+// ends publish arbitrary counts.
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "instance/messaging/byte_ring.h"
 #include "instance/messaging/frame_scan.h"
 #include "instance/messaging/links.h"
 #include "proto/data.pb.h"
@@ -72,6 +74,42 @@ void FuzzScanner(std::span<const std::byte> bytes) {
   std::vector<std::byte> again;
   for (const auto& [type, payload] : whole) AppendFrame(&again, type, payload);
   assert(again.size() <= bytes.size() && std::equal(again.begin(), again.end(), bytes.begin()));
+}
+
+// However a peer counts, the ends of a ring keep within it, and give up at a count that cannot be.
+void FuzzRing(Input input) {
+  static ByteRing ring;
+  ring.written = ring.read = 0;
+  ByteRingWriter writer(ring);
+  ByteRingReader reader(ring);
+  uint64_t in = 0, out = 0;  // that have really been read and written
+  uint64_t most_told = 0;    // to the writer
+  std::vector<std::byte> bytes(ByteRing::kBytes + 1);
+  while (!input.empty()) {
+    const uint8_t what = input.Byte();
+    uint64_t count = 0;
+    const auto told = input.Bytes(1 + what % 8);
+    std::copy(told.begin(), told.end(), reinterpret_cast<std::byte*>(&count));
+    const size_t size = count % bytes.size();
+    if (what % 2 == 0) {
+      ring.written = count;
+      const bool sound = count >= in && count - in <= ByteRing::kBytes;
+      const auto read = reader.Read(std::span(bytes).first(size));
+      assert(read.has_value() == sound);
+      if (!sound) return;
+      assert(*read == std::min<uint64_t>(size, count - in));
+      in += *read;
+    } else {
+      ring.read = count;
+      const auto written = writer.Write(std::span(bytes).first(size));
+      if (!written) {
+        assert(count > out || count < most_told);
+        return;
+      }
+      most_told = std::max(most_told, count);
+      out += *written;
+    }
+  }
 }
 
 // Plays the network from the fuzzer's input.
@@ -193,5 +231,6 @@ void FuzzLinks(Input input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   islands::messaging::FuzzScanner(std::as_bytes(std::span(data, size)));
   islands::messaging::FuzzLinks({data, size});
+  islands::messaging::FuzzRing({data, size});
   return 0;
 }

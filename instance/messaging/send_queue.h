@@ -5,6 +5,8 @@
 // Invariants:
 //  1. A connection is listed for Flush at most once, and QueuedOutput::flush_due tells whether it is.
 //  2. A connection that was closed in between is skipped.
+//  3. What was appended since the last Flush is not among what may be sent: it speaks of what the worker has
+//     not shown in its log yet, and a full connection that has room again must not take it along.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,18 @@ namespace islands::messaging {
 // What a transport's connection has to be, for its SendQueue.
 struct QueuedOutput {
   OutputBuffer out;
+  size_t released = 0;  // bytes of `out`, the first ones, that a Flush has let go
   bool flush_due = false;
+
+  std::span<const std::byte> Released() const { return out.Unsent().first(released); }
+  void Sent(size_t bytes) {
+    out.Sent(bytes);
+    released -= bytes;
+  }
+  void Drop() {
+    out.Clear();
+    released = 0;
+  }
 };
 
 template <typename Connection>
@@ -29,12 +42,10 @@ class SendQueue {
  public:
   explicit SendQueue(const ConnectionTable<Connection>& connections) : connections_(connections) {}
 
-  // `listed` = false: the transport sends by itself once there is room.
-  void Append(ConnectionId id, Connection& connection, FrameType type, std::span<const std::byte> payload,
-              bool listed = true) {
+  void Append(ConnectionId id, Connection& connection, FrameType type, std::span<const std::byte> payload) {
     ISLANDS_CHECK(payload.size() <= kMaxFrameBytes);
     connection.out.Append(type, payload);
-    if (!listed || connection.flush_due) return;
+    if (connection.flush_due) return;
     connection.flush_due = true;
     due_.push_back(id);
   }
@@ -47,7 +58,7 @@ class SendQueue {
 
   bool empty() const { return due_.empty(); }
 
-  // Calls send(id, connection) for each that was listed. It appends nothing.
+  // Calls send(id, connection) for each that was listed: what it has may be sent now. It appends nothing.
   template <typename Send>
   void Flush(Send send) {
     for (const ConnectionId id : due_) {
@@ -55,6 +66,7 @@ class SendQueue {
       if (connection == nullptr) continue;
       ISLANDS_CHECK(connection->flush_due);
       connection->flush_due = false;
+      connection->released = connection->out.size();
       send(id, *connection);
     }
     due_.clear();

@@ -10,8 +10,9 @@ namespace islands::messaging {
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const std::string& kind,
                                                          const std::string& directory, Address self) {
   if (kind == "uds") return MakeUdsTransport(directory, self);
+  if (kind == "shm") return MakeUdsTransport(directory, self, {}, {.dialled = true, .accepted = true});
   if (kind == "zmq") return MakeZmqTransport(directory, self);
-  return absl::InvalidArgumentError(fmt::format("unknown transport '{}': expected uds or zmq", kind));
+  return absl::InvalidArgumentError(fmt::format("unknown transport '{}': expected uds, shm or zmq", kind));
 }
 
 }  // namespace islands::messaging

@@ -25,9 +25,9 @@ class TransportStress : public testing::TestWithParam<std::string> {
 
 std::string KindName(const testing::TestParamInfo<std::string>& info) { return info.param; }
 #ifdef ISLANDS_TSAN  // cannot see into libzmq's own synchronization
-INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "memory"), KindName);
+INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "shm", "memory"), KindName);
 #else
-INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "zmq", "memory"), KindName);
+INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "shm", "zmq", "memory"), KindName);
 #endif
 
 // Sends numbered frames of random length on one link and checks those that come on the other. Sleeps whenever

@@ -5,13 +5,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
+#include "instance/messaging/ring_pair.h"
 #include "instance/messaging/send_queue.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
@@ -38,18 +43,20 @@ constexpr size_t kPollsAndFramesPerEpoll = 16;
 struct Connection : QueuedOutput {
   UniqueFd fd;  // none: the dial failed, OnClosed is due
   InputBuffer in;
-  bool wants_writable = false;  // EPOLLOUT is armed; Flush leaves it alone until then
-  bool hot = false;             // listed in hot_, not in the epoll set
-  bool broken = false;          // sending failed; OnClosed follows once its input has been handed out
-  uint32_t deliveries = 0;      // not hot: in close succession
-  uint64_t last_delivery = 0;   // not hot: number of that poll
-  uint32_t empty_polls = 0;     // hot: since the last delivery
+  std::unique_ptr<RingPair> rings;  // frames go through them, and doorbells alone through the socket
+  bool awaits_rings = false;        // accepted; the peer has not offered them yet
+  bool wants_writable = false;      // EPOLLOUT is armed, or listed in full_; Flush leaves it alone until then
+  bool hot = false;                 // listed in hot_, not in the epoll set
+  bool broken = false;              // sending failed; OnClosed follows once its input has been handed out
+  uint32_t deliveries = 0;          // not hot: in close succession
+  uint64_t last_delivery = 0;       // not hot: number of that poll
+  uint32_t empty_polls = 0;         // hot: since the last delivery
 };
 
 class UdsTransport final : public Transport {
  public:
-  UdsTransport(std::string path, std::string directory, Address self)
-      : path_(std::move(path)), directory_(std::move(directory)), self_(self) {}
+  UdsTransport(std::string path, std::string directory, WithRings rings)
+      : path_(std::move(path)), directory_(std::move(directory)), with_rings_(rings) {}
   ~UdsTransport() override {
     if (!listener_) return;
     listener_.Reset();
@@ -69,6 +76,7 @@ class UdsTransport final : public Transport {
 
  private:
   absl::Status Watch(int operation, int fd, uint32_t events, uint64_t tag);
+  size_t PollRings(TransportHandler& handler);
   size_t PollHot(TransportHandler& handler);
   size_t PollWatched(TransportHandler& handler);
   // Counts a delivery that epoll has told of.
@@ -78,9 +86,21 @@ class UdsTransport final : public Transport {
   void Break(ConnectionId id, Connection& connection, absl::Status why);
   size_t Accept(TransportHandler& handler);
   size_t Serve(ConnectionId id, uint32_t events, TransportHandler& handler);
-  // One recv. `*more` tells whether it found something and the connection lives: another may find more.
+  // The socket of a connection that has rings, or is to have some, can be read.
+  size_t ServeRings(ConnectionId id, Connection& connection, TransportHandler& handler);
+  void BeginRings(ConnectionId id, Connection& connection, std::unique_ptr<RingPair> rings);
+  // Wakes a peer who sleeps.
+  void RingDoorbell(ConnectionId id, Connection& connection);
+  // One recv, or look into a ring. `*more` tells whether it found something and the connection lives: another
+  // may find more.
   size_t Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more);
+  size_t ReceiveFromRing(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more);
+  // Hands out the whole frames of what has been received.
+  size_t HandOut(ConnectionId id, Connection& connection, size_t received, TransportHandler& handler,
+                 bool* more);
   void SendQueued(ConnectionId id, Connection& connection);
+  void WriteQueued(ConnectionId id, Connection& connection);
+  void RetryFull();
   void ArmWritable(ConnectionId id, Connection& connection, bool armed);
   size_t ReportFailures(TransportHandler& handler);
   size_t ReportClosed(ConnectionId id, const absl::Status& why, TransportHandler& handler);
@@ -88,13 +108,21 @@ class UdsTransport final : public Transport {
   // Constant after construction.
   const std::string path_;
   const std::string directory_;
-  const Address self_;
+  const WithRings with_rings_;
 
   EpollWaker waker_;
   UniqueFd listener_;
   bool accepting_ = false;  // false while we are out of file descriptors
   ConnectionTable<Connection> connections_;
   SendQueue<Connection> queue_{connections_};
+  // Of connections with rings: where their arrivals are told, and what was told last.
+  struct Arrivals {
+    ConnectionId id;
+    const std::atomic<uint64_t>* told;
+    uint64_t seen;
+  };
+  std::vector<Arrivals> arrivals_;
+  std::vector<ConnectionId> full_;  // with rings that were full when there was more to send
   std::vector<ConnectionId> hot_;
   uint64_t polls_ = 0;
   uint64_t last_sleep_ = 0;  // number of the poll before it
@@ -129,28 +157,75 @@ ConnectionId UdsTransport::Dial(Address peer) {
   const ConnectionId id = connections_.Add(std::make_unique<Connection>());
   absl::StatusOr<UniqueFd> fd = ConnectTo(UdsSocketPath(directory_, peer));
   absl::Status status = fd.ok() ? Watch(EPOLL_CTL_ADD, fd->get(), EPOLLIN | EPOLLRDHUP, id) : fd.status();
+  absl::StatusOr<std::unique_ptr<RingPair>> rings = nullptr;
+  if (status.ok() && with_rings_.dialled) {
+    rings = OfferRings(fd->get());
+    status = rings.status();
+  }
   if (status.ok()) {
-    connections_.Find(id)->fd = std::move(*fd);
+    Connection& connection = *connections_.Find(id);
+    connection.fd = std::move(*fd);
+    if (*rings != nullptr) BeginRings(id, connection, *std::move(rings));
   } else {
     failures_.emplace_back(id, std::move(status));
   }
   return id;
 }
 
+void UdsTransport::BeginRings(ConnectionId id, Connection& connection, std::unique_ptr<RingPair> rings) {
+  arrivals_.push_back({id, rings->arrivals, 0});
+  connection.rings = std::move(rings);
+  connection.awaits_rings = false;
+}
+
 void UdsTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
   Connection* connection = connections_.Find(id);
   if (connection == nullptr || !connection->fd || connection->broken) return;
-  queue_.Append(id, *connection, type, payload, !connection->wants_writable);
+  queue_.Append(id, *connection, type, payload);
 }
 
 void UdsTransport::Flush() {
   queue_.Flush([this](ConnectionId id, Connection& connection) {
-    if (!connection.wants_writable && !connection.out.empty()) SendQueued(id, connection);
+    if (!connection.wants_writable && connection.released > 0) SendQueued(id, connection);
   });
 }
 
+void UdsTransport::WriteQueued(ConnectionId id, Connection& connection) {
+  const std::optional<size_t> written = connection.rings->out.Write(connection.Released());
+  if (!written) {
+    Break(id, connection, absl::InvalidArgumentError("the peer has taken more than was sent to it"));
+    connection.Drop();
+    connection.wants_writable = false;
+    return;
+  }
+  connection.Sent(*written);
+  if (*written > 0 && connection.rings->out.MustWakeReader()) RingDoorbell(id, connection);
+  const bool full = connection.released > 0;
+  if (full && !connection.wants_writable) full_.push_back(id);
+  connection.wants_writable = full;
+}
+
+void UdsTransport::RetryFull() {
+  std::erase_if(full_, [this](ConnectionId id) {
+    Connection* connection = connections_.Find(id);
+    if (connection == nullptr) return true;
+    WriteQueued(id, *connection);
+    return !connection->wants_writable;
+  });
+}
+
+void UdsTransport::RingDoorbell(ConnectionId id, Connection& connection) {
+  const ssize_t sent = runtime::Uninterrupted(
+      [&] { return send(connection.fd.get(), &kDoorbell, sizeof(kDoorbell), MSG_NOSIGNAL | MSG_DONTWAIT); });
+  // A socket that takes no more is full of what has not been heard yet, and wakes its owner.
+  if (sent >= 0 || errno == EAGAIN) return;
+  Break(id, connection, absl::ErrnoToStatus(errno, fmt::format("cannot wake a peer of {}", path_)));
+}
+
 void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
-  const std::span<const std::byte> bytes = connection.out.Unsent();
+  if (connection.awaits_rings) return;
+  if (connection.rings != nullptr) return WriteQueued(id, connection);
+  const std::span<const std::byte> bytes = connection.Released();
   ssize_t sent;
   do {
     sent = send(connection.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -159,11 +234,11 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
     // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports
     // the end.
     Break(id, connection, absl::ErrnoToStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
-    connection.out.Clear();
+    connection.Drop();
     return;
   }
-  if (sent > 0) connection.out.Sent(static_cast<size_t>(sent));
-  ArmWritable(id, connection, !connection.out.empty());
+  if (sent > 0) connection.Sent(static_cast<size_t>(sent));
+  ArmWritable(id, connection, connection.released > 0);
 }
 
 void UdsTransport::ArmWritable(ConnectionId id, Connection& connection, bool armed) {
@@ -211,23 +286,56 @@ void UdsTransport::Wait(int64_t timeout_ns) {
     if (Connection* connection = connections_.Find(id)) Cool(id, *connection);
   }
   hot_.clear();
-  waker_.Sleep(failures_.empty() ? timeout_ns : 0);
+  // All of them say so, whoever has something: after a sleep of no length, too, they are awake again.
+  bool may_sleep = failures_.empty();
+  for (const Arrivals& arrivals : arrivals_)
+    may_sleep &= connections_.Find(arrivals.id)->rings->in.MaySleep();
+  for (const ConnectionId id : full_) {
+    const Connection* connection = connections_.Find(id);
+    may_sleep &= connection == nullptr || connection->rings->out.MaySleep();
+  }
+  waker_.Sleep(may_sleep ? timeout_ns : 0);
+  for (const Arrivals& arrivals : arrivals_) connections_.Find(arrivals.id)->rings->in.Awake();
+  since_epoll_ = 2 * kPollsAndFramesPerEpoll;  // it may have been a doorbell
 }
 
 size_t UdsTransport::Poll(TransportHandler& handler) {
   ISLANDS_CHECK(!polling_);
   polling_ = true;
   ++polls_;
+  if (!full_.empty()) RetryFull();
   size_t handled = failures_.empty() ? 0 : ReportFailures(handler);
+  if (!arrivals_.empty()) handled += PollRings(handler);
   if (!hot_.empty()) handled += PollHot(handler);
   since_epoll_ += 1 + handled;
   const size_t due = handled == 0 ? kPollsAndFramesPerEpoll : 2 * kPollsAndFramesPerEpoll;
-  if (hot_.empty() || since_epoll_ >= due) {
+  if ((hot_.empty() && arrivals_.empty()) || since_epoll_ >= due) {
     since_epoll_ = 0;
     handled += PollWatched(handler);
   }
   polling_ = false;
-  graveyard_.clear();
+  if (!graveyard_.empty()) {
+    std::erase_if(arrivals_, [this](const Arrivals& each) { return connections_.Find(each.id) == nullptr; });
+    graveyard_.clear();
+  }
+  return handled;
+}
+
+// Handlers may close connections, which stay in the graveyard meanwhile, and dial others, behind the rest.
+size_t UdsTransport::PollRings(TransportHandler& handler) {
+  size_t handled = 0;
+  for (size_t i = 0; i < arrivals_.size(); ++i) {
+    const Arrivals each = arrivals_[i];
+    const uint64_t told = each.told->load(std::memory_order_relaxed);
+    if (told == each.seen) continue;
+    Connection* connection = connections_.Find(each.id);
+    if (connection == nullptr) continue;
+    bool more = false;
+    handled += Receive(each.id, *connection, handler, &more);
+    connection = connections_.Find(each.id);
+    // What did not fit into the buffer is for the next round.
+    if (connection != nullptr) arrivals_[i].seen = connection->rings->in.read();
+  }
   return handled;
 }
 
@@ -276,6 +384,7 @@ size_t UdsTransport::Accept(TransportHandler& handler) {
     const int64_t uid = PeerUid(raw_fd);
     auto connection = std::make_unique<Connection>();
     connection->fd = std::move(fd);
+    connection->awaits_rings = with_rings_.accepted;
     const ConnectionId id = connections_.Add(std::move(connection));
     if (!Watch(EPOLL_CTL_ADD, raw_fd, EPOLLIN | EPOLLRDHUP, id).ok()) {
       connections_.Remove(id);
@@ -283,6 +392,8 @@ size_t UdsTransport::Accept(TransportHandler& handler) {
     }
     ++accepted;
     handler.OnAccepted(id, uid);
+    Connection* open = connections_.Find(id);
+    if (open != nullptr && open->awaits_rings) ServeRings(id, *open, handler);  // mostly they are there
   }
   return accepted;
 }
@@ -292,14 +403,54 @@ size_t UdsTransport::Serve(ConnectionId id, uint32_t events, TransportHandler& h
   if (connection == nullptr) return 0;  // closed by a handler earlier in this round
   if ((events & EPOLLOUT) != 0 && !connection->broken) SendQueued(id, *connection);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) == 0) return 0;
+  if (connection->awaits_rings || connection->rings != nullptr) return ServeRings(id, *connection, handler);
   bool found = false;
   const size_t handled = Receive(id, *connection, handler, &found);
   if (found) NoteDelivery(id, *connection);
   return handled;
 }
 
+size_t UdsTransport::ServeRings(ConnectionId id, Connection& connection, TransportHandler& handler) {
+  if (connection.awaits_rings) {
+    absl::StatusOr<std::unique_ptr<RingPair>> rings = TakeOfferedRings(connection.fd.get());
+    if (!rings.ok()) return ReportClosed(id, rings.status(), handler);
+    if (*rings == nullptr) return 0;
+    BeginRings(id, connection, *std::move(rings));
+    if (connection.released > 0) SendQueued(id, connection);
+    return 0;
+  }
+  std::array<char, 64> heard;
+  const ssize_t count = recv(connection.fd.get(), heard.data(), heard.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  absl::Status why;
+  if (count == 0) {
+    why = absl::UnavailableError("the peer closed the connection");
+  } else if (count < 0) {
+    why = absl::ErrnoToStatus(errno, fmt::format("cannot receive from a peer of {}", path_));
+  } else if (std::count(heard.begin(), heard.begin() + count, kDoorbell) != count) {
+    why = absl::InvalidArgumentError("the peer sent bytes that are no doorbell");
+  }
+  // The rings are looked at in every round. What a peer has said before it went is handed out before its end.
+  if (!why.ok()) Break(id, connection, std::move(why));
+  return 0;
+}
+
+size_t UdsTransport::ReceiveFromRing(ConnectionId id, Connection& connection, TransportHandler& handler,
+                                     bool* more) {
+  RingPair& rings = *connection.rings;
+  const std::optional<size_t> read = rings.in.Read(connection.in.Room());
+  if (!read) {
+    return ReportClosed(id, absl::InvalidArgumentError("the peer has sent more than there is room for"),
+                        handler);
+  }
+  if (*read == 0) return 0;
+  if (rings.in.MustWakeWriter()) RingDoorbell(id, connection);
+  return HandOut(id, connection, *read, handler, more);
+}
+
 size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more) {
   *more = false;
+  if (connection.rings != nullptr) return ReceiveFromRing(id, connection, handler, more);
   const std::span<std::byte> room = connection.in.Room();
   const ssize_t received = recv(connection.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
   if (received == 0)
@@ -309,7 +460,12 @@ size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportH
     return ReportClosed(
         id, absl::ErrnoToStatus(errno, fmt::format("cannot receive from a peer of {}", path_)), handler);
   }
-  connection.in.Received(static_cast<size_t>(received));
+  return HandOut(id, connection, static_cast<size_t>(received), handler, more);
+}
+
+size_t UdsTransport::HandOut(ConnectionId id, Connection& connection, size_t received,
+                             TransportHandler& handler, bool* more) {
+  connection.in.Received(received);
   const ScanResult scan =
       ScanFrames(connection.in.Unread(), [&](FrameType type, std::span<const std::byte> payload) {
         handler.OnFrame(id, type, payload);
@@ -349,7 +505,11 @@ void UdsTransport::Close(ConnectionId id) {
   std::unique_ptr<Connection> connection = connections_.Remove(id);
   if (connection == nullptr) return;
   connection->fd.Reset();
-  if (polling_) graveyard_.push_back(std::move(connection));
+  if (polling_) {
+    graveyard_.push_back(std::move(connection));
+  } else if (connection->rings != nullptr) {
+    std::erase_if(arrivals_, [id](const Arrivals& each) { return each.id == id; });
+  }
   if (listener_ && !accepting_) accepting_ = Watch(EPOLL_CTL_MOD, listener_.get(), EPOLLIN, kListenTag).ok();
 }
 
@@ -360,10 +520,10 @@ std::string UdsSocketPath(const std::string& directory, Address address) {
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self,
-                                                            std::string path) {
+                                                            std::string path, WithRings rings) {
   if (path.empty()) path = UdsSocketPath(directory, self);
   if (absl::StatusOr<sockaddr_un> address = UnixAddress(path); !address.ok()) return address.status();
-  auto transport = std::make_unique<UdsTransport>(path, directory, self);
+  auto transport = std::make_unique<UdsTransport>(path, directory, rings);
   if (absl::Status status = transport->Open(); !status.ok()) return status;
   return transport;
 }

@@ -1,4 +1,5 @@
-// Frames over Unix-domain stream sockets: the default transport.
+// Frames over Unix-domain stream sockets, or, of connections that have *rings*, over memory that both sides
+// share: the transports uds and shm.
 //
 // One listening socket per worker, DIR/island-<i>.w<k>.sock; one epoll set per worker. Frames are gathered
 // per connection and leave with one send() per Flush; what the socket does not take waits in the connection's
@@ -10,6 +11,10 @@
 // the epoll_wait before it and the sender the kernel's notification of the epoll set; epoll is then asked
 // only every few rounds. A connection cools down when nothing has come for a while, when its socket is full,
 // and before the worker sleeps. There are few hot ones at a time: among many connections epoll is cheaper.
+//
+// A connection with rings (ring_pair.h) carries its frames through them, and costs no system call while both
+// sides are awake. Its socket says that the peer is gone, and wakes who sleeps. While there are such
+// connections epoll is asked only every few rounds, and after a sleep; their counts are looked at in each.
 //
 // Peers of another user are refused at both ends: the dialler looks at SO_PEERCRED itself, the acceptor
 // reports it upwards.
@@ -27,9 +32,15 @@ namespace islands::messaging {
 
 std::string UdsSocketPath(const std::string& directory, Address address);
 
+// Which connections have rings. Who accepts such ones is not spoken to by others.
+struct WithRings {
+  bool dialled = false;
+  bool accepted = false;
+};
+
 // INVALID_ARGUMENT if the socket path would be too long. `path`: where it would listen, unless it is the
 // usual name.
 absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self,
-                                                            std::string path = {});
+                                                            std::string path = {}, WithRings rings = {});
 
 }  // namespace islands::messaging

@@ -320,12 +320,13 @@ void ZmqTransport::Connect(Connection& connection, ConnectionId id, const std::s
 void ZmqTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
   Connection* connection = connections_.Find(id);
   if (connection == nullptr || connection->failed) return;
-  queue_.Append(id, *connection, type, payload, !connection->blocked);
+  queue_.Append(id, *connection, type, payload);
 }
 
 void ZmqTransport::Flush() {
   if (!queue_.empty()) flushed_ = true;
   queue_.Flush([this](ConnectionId id, Connection& connection) {
+    if (connection.blocked) return;
     SendQueued(id, connection);
     if (connection.blocked) blocked_.push_back(id);
   });
@@ -334,13 +335,13 @@ void ZmqTransport::Flush() {
 void ZmqTransport::SendQueued(ConnectionId id, Connection& connection) {
   connection.blocked = false;
   if (connection.dialled() && !connection.trusted) return;
-  while (!connection.out.empty() && !connection.failed) {
-    const std::span<const std::byte> batch = NextBatch(connection.out.Unsent());
+  while (connection.released > 0 && !connection.failed) {
+    const std::span<const std::byte> batch = NextBatch(connection.Released());
     zmq::socket_t& socket = connection.dialled() ? connection.dealer : router_;
     const SendResult result = SendMessage(socket, connection.routing_id, batch);
     MarkTouched(id, connection);
     if (result == SendResult::kSent) {
-      connection.out.Sent(batch.size());
+      connection.Sent(batch.size());
     } else if (result == SendResult::kFull) {
       connection.blocked = true;
       return;
@@ -546,7 +547,6 @@ void ZmqTransport::Trust(ConnectionId id, Connection& connection) {
   connection.trusted = true;
   SendMark(connection.dealer, {}, kOpen);
   MarkTouched(id, connection);
-  if (connection.flush_due) return;
   SendQueued(id, connection);  // what was flushed in vain
   if (connection.blocked) blocked_.push_back(id);
 }
@@ -579,7 +579,7 @@ size_t ZmqTransport::HandOut(ConnectionId id, std::span<const std::byte> bytes, 
 void ZmqTransport::Fail(ConnectionId id, absl::Status why) {
   Connection* connection = connections_.Find(id);
   connection->failed = true;
-  connection->out.Clear();
+  connection->Drop();
   failures_.emplace_back(id, std::move(why));
 }
 

@@ -26,7 +26,9 @@ absl::Status CheckConfig(const control::v1::IslandConfig& config) {
     return Bad("siteCount", "at least one site per island");
   }
   if (config.control_directory().empty()) return Bad("controlDirectory", "an absolute path");
-  if (config.transport() != "uds" && config.transport() != "zmq") return Bad("transport", "uds or zmq");
+  const std::string& transport = config.transport();
+  if (transport != "uds" && transport != "shm" && transport != "zmq")
+    return Bad("transport", "uds, shm or zmq");
   const std::string& durability = config.durability();
   if (durability != "none" && durability != "lazy" && durability != "sync" && durability != "command")
     return Bad("durability", "none, lazy, sync or command");

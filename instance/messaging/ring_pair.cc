@@ -1,0 +1,108 @@
+#include "instance/messaging/ring_pair.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "instance/messaging/unix_socket.h"
+#include "runtime/descriptor.h"
+
+namespace islands::messaging {
+namespace {
+
+constexpr const char* kWhat = "the memory of a connection's rings";
+
+// Of the same build on both sides, as frames; the magic is no frame of any version.
+struct Offer {
+  char magic[12] = {'I', 'S', 'L', 'A', 'N', 'D', 'S', ' ', 'R', 'I', 'N', 'G'};
+  uint32_t ring_bytes = ByteRing::kBytes;
+  friend bool operator==(const Offer& a, const Offer& b) { return std::memcmp(&a, &b, sizeof(Offer)) == 0; }
+};
+static_assert(sizeof(Offer) == 16);
+
+using Memory = std::array<ByteRing, 2>;  // to the acceptor, and back
+
+// Room for one descriptor beside the bytes of a message.
+union Control {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+absl::Status NoOffer(const char* what) {
+  return absl::InvalidArgumentError(std::string("the peer sent ") + what + " instead of an offer of rings");
+}
+
+// The descriptor that came with a message, if it is the only one.
+runtime::UniqueFd DescriptorOf(const msghdr& message) {
+  const cmsghdr* control = CMSG_FIRSTHDR(&message);
+  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
+      control->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return {};
+  }
+  int descriptor;
+  std::memcpy(&descriptor, CMSG_DATA(control), sizeof(descriptor));
+  return runtime::UniqueFd(descriptor);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RingPair>> OfferRings(int socket) {
+  const absl::StatusOr<int> made = runtime::MakeSharedMemory(sizeof(Memory), kWhat);
+  if (!made.ok()) return made.status();
+  const runtime::UniqueFd file(*made);
+  absl::StatusOr<runtime::Mapping> mapping = runtime::Mapping::OfSharedMemory(*made, sizeof(Memory), kWhat);
+  if (!mapping.ok()) return mapping.status();
+  auto& [there, back] = *static_cast<Memory*>(mapping->address());
+
+  Offer offer;
+  iovec bytes{&offer, sizeof(offer)};
+  Control control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof(control.bytes);
+  control.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(&control.header), &*made, sizeof(int));
+  const ssize_t sent =
+      runtime::Uninterrupted([&] { return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
+  if (sent != sizeof(offer)) return absl::ErrnoToStatus(errno, "cannot offer rings to a peer");
+  return std::make_unique<RingPair>(*std::move(mapping), there, back);
+}
+
+absl::StatusOr<std::unique_ptr<RingPair>> TakeOfferedRings(int socket) {
+  Offer offer;
+  iovec bytes{&offer, sizeof(offer)};
+  Control control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof(control.bytes);
+  const ssize_t received =
+      runtime::Uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
+  if (received < 0 && errno == EAGAIN) return nullptr;
+  if (received < 0) return absl::ErrnoToStatus(errno, "cannot receive a peer's rings");
+  if (received == 0) return absl::UnavailableError("the peer closed the connection");
+  const runtime::UniqueFd file = DescriptorOf(message);
+  if (PeerUid(socket) != static_cast<int64_t>(geteuid()))
+    return absl::PermissionDeniedError("the peer is another user's");
+  if (!file || received != sizeof(offer) || offer != Offer{}) return NoOffer("something");
+  // Who could make it smaller later would end us with a signal.
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return NoOffer("memory that may shrink");
+  absl::StatusOr<runtime::Mapping> mapping =
+      runtime::Mapping::OfSharedMemory(file.get(), sizeof(Memory), kWhat);
+  if (!mapping.ok()) return mapping.status();
+  auto& [there, back] = *static_cast<Memory*>(mapping->address());
+  return std::make_unique<RingPair>(*std::move(mapping), back, there);
+}
+
+}  // namespace islands::messaging
