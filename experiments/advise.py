@@ -299,7 +299,7 @@ class Adviser:
             if setting == "placement" and self.machine.domains == 1:
                 values = [value for value in values if value != "spread"]
             if setting == "transport":  # one island has nobody to send to
-                values = ["uds", "shm", "zmq"] if islands_of(layout) > 1 else []
+                values = ["shm", "uds", "zmq"] if islands_of(layout) > 1 else []
             found += [(setting, value) for value in values if value != self.own[setting]]
         return found
 

@@ -61,7 +61,7 @@ class Cluster:
         self.folder = folder
         self.file = os.path.join(folder, "deployment.yaml")
 
-    def write(self, layout: str = "2ISL", transport: str = "uds", name: str = "test", more: str = "",
+    def write(self, layout: str = "2ISL", transport: str = "shm", name: str = "test", more: str = "",
               durability: str = "none", pool: str = "512MiB", mode: str = "", port: int = 0) -> "Cluster":
         """`durability`: none, lazy or sync; with +forced, votes wait for the disk too."""
         durability, _, votes = durability.partition("+")

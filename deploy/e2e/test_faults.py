@@ -45,8 +45,8 @@ def kept_serving(rates_of_island: Sequence[float]) -> bool:
 
 
 @pytest.mark.parametrize("transport, op", [
-    ("uds", "update"), pytest.param("zmq", "update", marks=pytest.mark.soak),
-    pytest.param("uds", "read", marks=pytest.mark.soak)])
+    ("shm", "update"), ("uds", "update"), pytest.param("zmq", "update", marks=pytest.mark.soak),
+    pytest.param("shm", "read", marks=pytest.mark.soak)])
 def test_killed_island_rejoins_the_run(cluster: Cluster, transport: str, op: str) -> None:
     cluster.write("3ISL", transport).up()
     begin = time.monotonic()

@@ -79,7 +79,7 @@ def test_the_gateway_is_built_to_be_attacked() -> None:
         assert word in shown, word
 
 
-@pytest.mark.parametrize("transport", ["uds", "zmq"])
+@pytest.mark.parametrize("transport", ["shm", "uds", "zmq"])
 def test_rows_of_several_islands_are_one_transaction_and_outlive_processes(cluster: Cluster, transport: str) -> None:
     address = started(cluster, transport=transport)
     with client.connect(address) as db:

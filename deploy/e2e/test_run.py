@@ -39,7 +39,7 @@ def check_result(result: Document, layout: str, op: str, multisite: float, trans
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"] <= latency["p999"]
 
 
-@pytest.mark.parametrize("transport", ["uds", "zmq"])
+@pytest.mark.parametrize("transport", ["shm", "uds", "zmq"])
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL", pytest.param("3ISL", marks=pytest.mark.soak), "24ISL"])
 def test_every_layout_keeps_the_sum(cluster: Cluster, layout: str, transport: str) -> None:
     cluster.write(layout, transport).up()

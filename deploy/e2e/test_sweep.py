@@ -976,7 +976,7 @@ def test_lists_name_every_experiment() -> None:
     assert wanted - listed["quick"] == {f"{name}.yaml" for name in (
         "logging", "shoremt", "shoremt_fig4", "shoremt_fig5", "lockmgr_mpl", "hstore", "hstore_fig2", "hstore_fig3",
         "hstore_commands", "ablation", "horikawa", "horikawa_fig4", "participants", "drift", "fig08", "fig11",
-        "fig14")}, "five minutes are for the main paper"
+        "fig14", "transports")}, "five minutes are for the main paper"
 
 
 def test_every_claim_has_a_sweep() -> None:

@@ -266,7 +266,7 @@ class DeploymentReader {
 
   void ReadServices() {
     Section(top_, "messaging", {"transport"}, [&](const MapReader& messaging) {
-      if (const auto transport = messaging.Word("transport", {"uds", "shm", "zmq"}))
+      if (const auto transport = messaging.Word("transport", {"shm", "uds", "zmq"}))
         deployment_.transport = TransportOf(*transport);
     });
     Section(top_, "gateway",
@@ -411,10 +411,10 @@ std::string_view DurabilityName(Durability durability) {
 
 std::string_view TransportName(TransportKind transport) {
   switch (transport) {
-    case TransportKind::kUds:
-      return "uds";
     case TransportKind::kShm:
       return "shm";
+    case TransportKind::kUds:
+      return "uds";
     case TransportKind::kZmq:
       return "zmq";
   }
@@ -423,7 +423,7 @@ std::string_view TransportName(TransportKind transport) {
 
 TransportKind TransportOf(std::string_view name) {
   using enum TransportKind;
-  return name == TransportName(kShm) ? kShm : name == TransportName(kZmq) ? kZmq : kUds;
+  return name == TransportName(kUds) ? kUds : name == TransportName(kZmq) ? kZmq : kShm;
 }
 
 Position Deployment::At(std::string_view path) const {

@@ -45,7 +45,7 @@ struct Position {
 };
 
 enum class Durability { kNone, kLazy, kSync, kCommand };
-enum class TransportKind { kUds, kShm, kZmq };
+enum class TransportKind { kShm, kUds, kZmq };
 enum class StorageMode { kAuto, kResident, kPaged };
 
 std::string_view DurabilityName(Durability durability);
@@ -94,7 +94,7 @@ struct Deployment {
   std::string ring_directory;      // empty: in /dev/shm
   uint64_t ring_bytes = 8u << 20;  // of every worker's
 
-  TransportKind transport = TransportKind::kUds;
+  TransportKind transport = TransportKind::kShm;
   std::string control_directory = "run";
   uint32_t metrics_base_port = 9400;  // 0 = no metrics
   uint64_t transaction_timeout_ms = 2000;

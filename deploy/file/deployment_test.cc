@@ -32,7 +32,7 @@ TEST(ParseDeployment, MinimalFileHasDefaults) {
   EXPECT_EQ(d->cpus, std::nullopt);
   EXPECT_EQ(d->sites, std::nullopt);
   EXPECT_EQ(d->durability, Durability::kLazy);
-  EXPECT_EQ(d->transport, TransportKind::kUds);
+  EXPECT_EQ(d->transport, TransportKind::kShm);
   EXPECT_EQ(d->metrics_base_port, 9400u);
   EXPECT_EQ(d->memory_policy, control::v1::MEMORY_PREFERRED);
   EXPECT_FALSE(d->always_latched);
@@ -283,7 +283,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"votes_without_log", "storage: {log: {durability: none, votes: forced}}", "2:42",
                 "'forced' with durability none, expected lazy, sync or command"},
         BadFile{"log_scalar", "storage: {log: data/log}", "2:16", "'data/log', expected a map"},
-        BadFile{"transport", "messaging: {transport: tcp}", "2:24", "'tcp', expected uds | shm | zmq"},
+        BadFile{"transport", "messaging: {transport: tcp}", "2:24", "'tcp', expected shm | uds | zmq"},
         BadFile{"control_empty", "control: {directory: ''}", "2:22", "'', expected a directory"},
         BadFile{"port_low", "metrics: {base_port: 80}", "2:22", "'80', expected a port from 1024"},
         BadFile{"port_high", "metrics: {base_port: 65536}", "2:22", "'65536', expected a port"},

@@ -56,7 +56,7 @@ storage:
 #   ring_directory: rings     # where they are; else in /dev/shm. A copy beside its original needs its own
 
 # ---- between and around the islands
-messaging: {{transport: {transport}}}   # uds = sockets | shm = rings in shared memory: faster | zmq
+messaging: {{transport: {transport}}}   # rings in shared memory | uds = sockets | zmq
 gateway: {{enabled: true}}      # gRPC for programs, on run/gateway.sock: README, "From your program"
 #                               over TCP too, with certificates: listen: HOST:PORT, certificate, key, clients
 control: {{directory: run}}     # sockets and process ids; its path must be short

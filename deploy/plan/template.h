@@ -25,7 +25,7 @@ struct TemplateOptions {
   std::optional<std::string> name = std::nullopt;       // else from the layout: "4isl"
   uint64_t rows_total = 240000;                         // of the microbenchmark's table
   std::optional<WorkloadTables> tables = std::nullopt;  // else the microbenchmark's, of rows_total
-  TransportKind transport = TransportKind::kUds;
+  TransportKind transport = TransportKind::kShm;
 };
 
 // The file's text. It has been parsed and resolved for `machine` before it is returned: an error means that

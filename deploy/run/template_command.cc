@@ -25,7 +25,7 @@ struct Arguments {
   std::string name;
   std::string workload;
   std::optional<uint64_t> scale;
-  std::string transport = "uds";
+  std::string transport = "shm";
   std::string output;
 };
 
@@ -87,7 +87,7 @@ void AddTemplateCommand(CLI::App& app, CommandContext& context) {
       ->check(NotNegative)
       ->needs(workload);
   command->add_option("--transport", arguments->transport, "Between islands")
-      ->check(CLI::IsMember({"uds", "shm", "zmq"}))
+      ->check(CLI::IsMember({"shm", "uds", "zmq"}))
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write this new file instead of stdout");
   AddDryRun(command, context);

@@ -20,7 +20,7 @@ using Procedures = google::protobuf::RepeatedPtrField<control::v1::ProcedureSpec
 
 struct View {
   std::string cluster_id;
-  std::string transport;          // uds | shm | zmq
+  std::string transport;          // shm | uds | zmq
   std::vector<uint32_t> workers;  // of each island
   storage::Catalog::TableSpecs specs;
   Procedures procedures;     // of loaded workloads, by name

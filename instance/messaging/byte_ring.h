@@ -26,8 +26,8 @@
 
 namespace islands::messaging {
 
-// As it lies in memory; all zeros is an empty one. What one side writes and the other reads all the time, the
-// counts, and what neither touches while nobody sleeps, are on cache lines of their own.
+// As it lies in memory; all zeros is an empty one. The counts change all the time, and the words of sleepers
+// only when somebody sleeps, though they are looked at after each transfer: each has a cache line of its own.
 struct ByteRing {
   static constexpr size_t kBytes = 64 << 10;  // a power of two
 

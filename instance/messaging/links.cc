@@ -139,6 +139,8 @@ void Links::OnClosed(ConnectionId connection, const absl::Status& why) {
   if (const auto it = dialled_.find(connection); it != dialled_.end()) {
     LoseDialled(it->second, why);
   } else {
+    // A transport that could not make anything of what it said, or would not listen to it.
+    if (absl::IsInvalidArgument(why) || absl::IsPermissionDenied(why)) CountRefusal();
     CloseAccepted(connection, why);
   }
 }

@@ -83,7 +83,7 @@ void FuzzRing(Input input) {
   ByteRingWriter writer(ring);
   ByteRingReader reader(ring);
   uint64_t in = 0, out = 0;  // that have really been read and written
-  uint64_t most_told = 0;    // to the writer
+  uint64_t looked_at = 0;    // the reader's count, by the writer
   std::vector<std::byte> bytes(ByteRing::kBytes + 1);
   while (!input.empty()) {
     const uint8_t what = input.Byte();
@@ -101,12 +101,12 @@ void FuzzRing(Input input) {
       in += *read;
     } else {
       ring.read = count;
+      const bool must_look = out + size > looked_at + ByteRing::kBytes;
       const auto written = writer.Write(std::span(bytes).first(size));
-      if (!written) {
-        assert(count > out || count < most_told);
-        return;
-      }
-      most_told = std::max(most_told, count);
+      assert(written.has_value() == (!must_look || (count >= looked_at && count <= out)));
+      if (!written) return;
+      if (must_look) looked_at = count;
+      assert(*written == std::min<uint64_t>(size, looked_at + ByteRing::kBytes - out));
       out += *written;
     }
   }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "instance/messaging/unix_socket.h"
 #include "runtime/descriptor.h"
@@ -29,7 +30,7 @@ static_assert(sizeof(Offer) == 16);
 
 using Memory = std::array<ByteRing, 2>;  // to the acceptor, and back
 
-// Room for one descriptor beside the bytes of a message.
+// Room for one descriptor beside the bytes of a message. Alignment makes it room for two.
 union Control {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -39,16 +40,19 @@ absl::Status NoOffer(const char* what) {
   return absl::InvalidArgumentError(std::string("the peer sent ") + what + " instead of an offer of rings");
 }
 
-// The descriptor that came with a message, if it is the only one.
-runtime::UniqueFd DescriptorOf(const msghdr& message) {
-  const cmsghdr* control = CMSG_FIRSTHDR(&message);
-  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
-      control->cmsg_len != CMSG_LEN(sizeof(int))) {
-    return {};
+// All that came with a message: they are ours now, whatever the peer meant by them.
+std::vector<runtime::UniqueFd> DescriptorsOf(msghdr& message) {
+  std::vector<runtime::UniqueFd> found;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
+       control = CMSG_NXTHDR(&message, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= control->cmsg_len; at += sizeof(int)) {
+      int descriptor;
+      std::memcpy(&descriptor, CMSG_DATA(control) + at, sizeof(descriptor));
+      found.emplace_back(descriptor);
+    }
   }
-  int descriptor;
-  std::memcpy(&descriptor, CMSG_DATA(control), sizeof(descriptor));
-  return runtime::UniqueFd(descriptor);
+  return found;
 }
 
 }  // namespace
@@ -91,16 +95,22 @@ absl::StatusOr<std::unique_ptr<RingPair>> TakeOfferedRings(int socket) {
   if (received < 0 && errno == EAGAIN) return nullptr;
   if (received < 0) return absl::ErrnoToStatus(errno, "cannot receive a peer's rings");
   if (received == 0) return absl::UnavailableError("the peer closed the connection");
-  const runtime::UniqueFd file = DescriptorOf(message);
+  const std::vector<runtime::UniqueFd> files = DescriptorsOf(message);
   if (PeerUid(socket) != static_cast<int64_t>(geteuid()))
     return absl::PermissionDeniedError("the peer is another user's");
-  if (!file || received != sizeof(offer) || offer != Offer{}) return NoOffer("something");
+  if (received != sizeof(offer) || offer != Offer{} || files.size() > 1) return NoOffer("something");
+  if (files.empty() && (message.msg_flags & MSG_CTRUNC) != 0)
+    return absl::ResourceExhaustedError("no descriptor is left for a peer's rings");
+  if (files.empty()) return NoOffer("no memory");
   // Who could make it smaller later would end us with a signal.
-  const int seals = fcntl(file.get(), F_GET_SEALS);
+  const int file = files[0].get();
+  const int seals = fcntl(file, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return NoOffer("memory that may shrink");
-  absl::StatusOr<runtime::Mapping> mapping =
-      runtime::Mapping::OfSharedMemory(file.get(), sizeof(Memory), kWhat);
-  if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<runtime::Mapping> mapping = runtime::Mapping::OfSharedMemory(file, sizeof(Memory), kWhat);
+  if (!mapping.ok()) {
+    return absl::InvalidArgumentError("the peer offers what cannot be used: " +
+                                      std::string(mapping.status().message()));
+  }
   auto& [there, back] = *static_cast<Memory*>(mapping->address());
   return std::make_unique<RingPair>(*std::move(mapping), back, there);
 }

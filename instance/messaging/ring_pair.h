@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<RingPair>> OfferRings(int socket);
 
 // What an accepted socket has to say first; null: nothing yet. UNAVAILABLE: the peer has gone;
 // INVALID_ARGUMENT: something else than an offer, or one of other memory than ours would be;
-// PERMISSION_DENIED: it is another user's.
+// RESOURCE_EXHAUSTED: this process has no descriptor left; PERMISSION_DENIED: the peer is another user's.
 absl::StatusOr<std::unique_ptr<RingPair>> TakeOfferedRings(int socket);
 
 }  // namespace islands::messaging

@@ -1,4 +1,5 @@
-// Frames between workers: the seam that uds, zmq, the in-memory transport and the simulation implement alike.
+// Frames between workers: the seam that shm, uds, zmq, the in-memory transport and the simulation implement
+// alike.
 //
 // Every (worker, peer island) pair dials one connection of its own; the far side serves it on its worker
 // (dialler's worker mod its worker count). So each worker owns one Transport with one listening address, and
@@ -10,7 +11,8 @@
 //  1. Frames of one connection and direction arrive whole, once, in order, or the connection is reported
 //     closed.
 //  2. Send never blocks and never fails: what the peer cannot take now is queued; QueuedBytes tells how much.
-//     Frames given to Send are on their way only after Flush (one system call per connection and round).
+//     Frames given to Send are on their way only after Flush (at most one system call per connection and
+//     round).
 //  3. After OnClosed(c) nothing more is reported for c; sending to it is a no-op. Ids are never used twice.
 //  4. Bytes from a peer that are not a frame (cap, version) close that connection, nothing else.
 //  5. Poll never blocks. Wait returns at once if something is ready or Wake was called since the last Wait.

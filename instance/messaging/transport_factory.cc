@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const std::string& kind
   if (kind == "uds") return MakeUdsTransport(directory, self);
   if (kind == "shm") return MakeUdsTransport(directory, self, {}, {.dialled = true, .accepted = true});
   if (kind == "zmq") return MakeZmqTransport(directory, self);
-  return absl::InvalidArgumentError(fmt::format("unknown transport '{}': expected uds, shm or zmq", kind));
+  return absl::InvalidArgumentError(fmt::format("unknown transport '{}': expected shm, uds or zmq", kind));
 }
 
 }  // namespace islands::messaging

@@ -11,8 +11,8 @@
 
 namespace islands::messaging {
 
-// `kind` is "uds", "shm" or "zmq". Sockets lie in `directory`, which must exist. INVALID_ARGUMENT: another kind, or
-// a directory whose name is too long for a socket path.
+// `kind` is "shm", "uds" or "zmq". Sockets lie in `directory`, which must exist. INVALID_ARGUMENT: another
+// kind, or a directory whose name is too long for a socket path.
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const std::string& kind,
                                                          const std::string& directory, Address self);
 

@@ -41,7 +41,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A network of one kind: "uds", "zmq" or "memory".
+// A network of one kind: "shm", "uds", "zmq" or "memory".
 class TestNetwork {
  public:
   explicit TestNetwork(std::string kind) : kind_(std::move(kind)) {}

@@ -36,9 +36,10 @@ constexpr uint32_t kDeliveriesToHeat = 8;
 constexpr uint64_t kPollsBetweenDeliveries = 32;
 constexpr uint32_t kEmptyPollsToCool = 64;
 constexpr size_t kMostHot = 8;
-// While there are hot ones, epoll is asked after this many polls and frames, or twice as many if a poll has
-// just found something: what was found is better answered first.
+// While there are hot ones, or rings, epoll is asked after this many polls and frames, or twice as many if a
+// poll has just found something: what was found is better answered first.
 constexpr size_t kPollsAndFramesPerEpoll = 16;
+constexpr size_t kRingsPerPoll = 64;  // that are read; the others are the first of the next
 
 struct Connection : QueuedOutput {
   UniqueFd fd;  // none: the dial failed, OnClosed is due
@@ -47,7 +48,7 @@ struct Connection : QueuedOutput {
   bool awaits_rings = false;        // accepted; the peer has not offered them yet
   bool wants_writable = false;      // EPOLLOUT is armed, or listed in full_; Flush leaves it alone until then
   bool hot = false;                 // listed in hot_, not in the epoll set
-  bool broken = false;              // sending failed; OnClosed follows once its input has been handed out
+  bool broken = false;              // it has ended; OnClosed follows once its input has been handed out
   uint32_t deliveries = 0;          // not hot: in close succession
   uint64_t last_delivery = 0;       // not hot: number of that poll
   uint32_t empty_polls = 0;         // hot: since the last delivery
@@ -122,14 +123,15 @@ class UdsTransport final : public Transport {
     uint64_t seen;
   };
   std::vector<Arrivals> arrivals_;
+  size_t first_arrivals_ = 0;       // looked at by the next Poll
   std::vector<ConnectionId> full_;  // with rings that were full when there was more to send
   std::vector<ConnectionId> hot_;
   uint64_t polls_ = 0;
-  uint64_t last_sleep_ = 0;  // number of the poll before it
-  size_t since_epoll_ = 0;   // polls and frames since epoll was asked
-  std::vector<std::pair<ConnectionId, absl::Status>>
-      failures_;  // found outside Poll, reported by the next one
-  // Closed by a handler during this Poll: the frame that it is looking at lies in such a connection's buffer.
+  uint64_t last_sleep_ = 0;                                      // number of the poll before it
+  size_t since_epoll_ = 0;                                       // polls and frames since epoll was asked
+  std::vector<std::pair<ConnectionId, absl::Status>> failures_;  // reported by the next Poll
+  // Closed by a handler during this Poll: the frame that it is looking at lies in such a connection's buffer,
+  // and arrivals_ points to its rings.
   std::vector<std::unique_ptr<Connection>> graveyard_;
   bool polling_ = false;
 };
@@ -324,7 +326,10 @@ size_t UdsTransport::Poll(TransportHandler& handler) {
 // Handlers may close connections, which stay in the graveyard meanwhile, and dial others, behind the rest.
 size_t UdsTransport::PollRings(TransportHandler& handler) {
   size_t handled = 0;
-  for (size_t i = 0; i < arrivals_.size(); ++i) {
+  size_t looked_at = 0;
+  const size_t size = arrivals_.size();
+  for (size_t served = 0; looked_at < size && served < kRingsPerPoll; ++looked_at) {
+    const size_t i = (first_arrivals_ + looked_at) % size;
     const Arrivals each = arrivals_[i];
     const uint64_t told = each.told->load(std::memory_order_relaxed);
     if (told == each.seen) continue;
@@ -332,10 +337,12 @@ size_t UdsTransport::PollRings(TransportHandler& handler) {
     if (connection == nullptr) continue;
     bool more = false;
     handled += Receive(each.id, *connection, handler, &more);
+    ++served;
     connection = connections_.Find(each.id);
     // What did not fit into the buffer is for the next round.
     if (connection != nullptr) arrivals_[i].seen = connection->rings->in.read();
   }
+  first_arrivals_ = looked_at < size ? (first_arrivals_ + looked_at) % size : 0;
   return handled;
 }
 

@@ -4,7 +4,7 @@
 // One listening socket per worker, DIR/island-<i>.w<k>.sock; one epoll set per worker. Frames are gathered
 // per connection and leave with one send() per Flush; what the socket does not take waits in the connection's
 // buffer until EPOLLOUT. Input is received into one buffer per connection and frames are handed out in place.
-// A round with nothing to do costs one epoll_wait, however many connections there are.
+// A round with nothing to do costs one epoll_wait, however many sockets there are.
 //
 // Hot connections: one on which frames arrive round after round, while the worker does not sleep, is taken
 // out of the epoll set and asked directly, by the recv that fetches its next frames. That spares the receiver
@@ -12,12 +12,12 @@
 // only every few rounds. A connection cools down when nothing has come for a while, when its socket is full,
 // and before the worker sleeps. There are few hot ones at a time: among many connections epoll is cheaper.
 //
-// A connection with rings (ring_pair.h) carries its frames through them, and costs no system call while both
+// A connection with rings (ring_pair.h) carries its frames through them, without a system call while both
 // sides are awake. Its socket says that the peer is gone, and wakes who sleeps. While there are such
 // connections epoll is asked only every few rounds, and after a sleep; their counts are looked at in each.
 //
 // Peers of another user are refused at both ends: the dialler looks at SO_PEERCRED itself, the acceptor
-// reports it upwards.
+// reports it upwards, and takes no rings of theirs.
 //
 // Thread safety: see transport.h.
 #pragma once

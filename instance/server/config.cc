@@ -27,8 +27,8 @@ absl::Status CheckConfig(const control::v1::IslandConfig& config) {
   }
   if (config.control_directory().empty()) return Bad("controlDirectory", "an absolute path");
   const std::string& transport = config.transport();
-  if (transport != "uds" && transport != "shm" && transport != "zmq")
-    return Bad("transport", "uds, shm or zmq");
+  if (transport != "shm" && transport != "uds" && transport != "zmq")
+    return Bad("transport", "shm, uds or zmq");
   const std::string& durability = config.durability();
   if (durability != "none" && durability != "lazy" && durability != "sync" && durability != "command")
     return Bad("durability", "none, lazy, sync or command");
