@@ -127,5 +127,40 @@ TEST(ByteRingStress, NobodySleepsOverWhatHeWaitsFor) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
 }
 
+// Each waits for the other's byte, and sleeps now and then: one lost wake and both do.
+TEST(ByteRingStress, NobodyIsLeftAsleep) {
+#ifdef ISLANDS_TSAN
+  constexpr int kRounds = 100'000;
+#else
+  constexpr int kRounds = 1'000'000;
+#endif
+  Both there, back;
+  std::counting_semaphore<> wakes[] = {std::counting_semaphore<>(0), std::counting_semaphore<>(0)};
+  const auto play = [&](ByteRingWriter& out, ByteRingReader& in, int self) {
+    std::mt19937_64 random(self);
+    std::byte byte{};
+    for (int round = 0; round < kRounds; ++round) {
+      if (self == 0 || round > 0) {
+        ASSERT_EQ(out.Write({&byte, 1}), 1u);
+        if (out.MustWakeReader()) wakes[1 - self].release();
+      }
+      for (auto patience = static_cast<int>(random() % 100); in.Read({&byte, 1}) == 0u;) {
+        if (patience-- > 0 || !in.MaySleep()) continue;
+        ASSERT_TRUE(wakes[self].try_acquire_for(std::chrono::seconds(10))) << "nobody has woken it";
+        in.Awake();
+        patience = 100;
+      }
+      in.Awake();
+    }
+    if (self == 1) {
+      ASSERT_EQ(out.Write({&byte, 1}), 1u);
+      if (out.MustWakeReader()) wakes[0].release();
+    }
+  };
+  std::thread other([&] { play(back.writer, there.reader, 1); });
+  play(there.writer, back.reader, 0);
+  other.join();
+}
+
 }  // namespace
 }  // namespace islands::messaging

@@ -219,6 +219,12 @@ TEST_P(TransportConformance, Send_OfHandlersWaitsForFlushWhileAFullConnectionDra
     ++handled;
     Send(a_, dialled_, words);
   };
+  for (int i = 0; i < 3; ++i) {  // while it is still full, too
+    Send(c, from_c, "to be answered");
+    c.transport->Flush();
+    ASSERT_TRUE(
+        RunUntil([&] { return handled > static_cast<size_t>(i); }, [&] { a_.transport->Poll(a_.seen); }));
+  }
   int rounds_after = 0;
   ASSERT_TRUE(RunUntil([&] { return rounds_after == 300; },
                        [&] {
