@@ -177,8 +177,9 @@ class GatewayTest : public testing::Test {
     channels_ = std::make_unique<Channels>(
         ChannelsOptions{
             .cluster_id = view()->cluster_id, .workers = view()->workers, .redial_max_ns = 20'000'000},
-        sockets.empty() ? cluster_.hub().MakeTransport({2, 0})
-                        : *messaging::MakeUdsTransport(sockets, {2, 0}, path_ + kDirectSuffix),
+        sockets.empty()
+            ? cluster_.hub().MakeTransport({2, 0})
+            : *messaging::MakeUdsTransport(sockets, {2, 0}, path_ + kDirectSuffix, {.dialled = true}),
         clock_);
     service_ = std::make_unique<Service>(
         limits_, *channels_, [this] { return view(); }, [this] { other_tables_ = true; },

@@ -7,7 +7,7 @@
 //   island 1 votes, dies, comes back; T2 writes x there and commits; island 2 reads y for T1, and votes
 //   island 0 goes on: both votes are there, and nothing has told it of a death, which comes behind them
 //
-// On sockets: they show a death in the round after the last words.
+// On sockets, and rings: they show a death in a round after the last words.
 #include <gtest/gtest.h>
 
 #include <coroutine>

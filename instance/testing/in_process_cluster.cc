@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "instance/messaging/uds_transport.h"
+#include "instance/messaging/transport_factory.h"
 #include "runtime/check.h"
 
 namespace islands::instance {
@@ -88,7 +88,7 @@ Seams InProcessCluster::SeamsOf(uint32_t island) {
   seams.scheduler = nodes_[island].scheduler.get();
   seams.make_transport =
       [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
-    if (!options_.sockets.empty()) return messaging::MakeUdsTransport(options_.sockets, self);
+    if (!options_.sockets.empty()) return messaging::MakeTransport("shm", options_.sockets, self);
     return hub_.MakeTransport(self);
   };
   seams.open_workload = [this](const std::string&, const storage::Catalog& catalog,

@@ -45,7 +45,7 @@ struct ClusterOptions {
   // For loading and for runs, whatever they are told to load or run; empty: there is no workload.
   std::function<absl::StatusOr<OpenedWorkload>(const storage::Catalog& catalog)> open;
   messaging::MemoryHubOptions hub;
-  std::string sockets;  // a directory: Unix-domain sockets there, instead of the hub
+  std::string sockets;  // a directory: as deployments talk, over sockets there with rings, not over the hub
 };
 
 class InProcessCluster {
