@@ -117,11 +117,12 @@ def test_an_island_that_is_killed_comes_back_with_its_rows(cluster: Cluster) -> 
 
 def test_a_logger_that_is_killed_is_replaced(cluster: Cluster) -> None:
     up(cluster)
-    with loaded(cluster, seconds=4):
+    with loaded(cluster, seconds=4) as run:
         for _ in range(3):
             before = wait_until(lambda: cluster.status()["log"]["logger_pid"], what="a logger")
             os.kill(before, signal.SIGKILL)
             wait_until(lambda: cluster.status()["log"]["logger_pid"] not in (None, before), what="another logger")
+        run.communicate(timeout=60)  # killed, it would leave transactions under way
     assert [island["restarts"] for island in cluster.status()["islands"]] == [0, 0]
     assert cluster.run(*UPDATES, "--reload")["sum_check"] == "ok"
     cluster.down()
