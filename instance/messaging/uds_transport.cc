@@ -84,6 +84,7 @@ class UdsTransport final : public Transport {
   void NoteDelivery(ConnectionId id, Connection& connection);
   // Gives a hot connection back to epoll; the caller takes it from hot_.
   void Cool(ConnectionId id, Connection& connection);
+  absl::Status EndOf(const char* action, int error) const;
   void Break(ConnectionId id, Connection& connection, absl::Status why);
   size_t Accept(TransportHandler& handler);
   size_t Serve(ConnectionId id, uint32_t events, TransportHandler& handler);
@@ -221,7 +222,7 @@ void UdsTransport::RingDoorbell(ConnectionId id, Connection& connection) {
       [&] { return send(connection.fd.get(), &kDoorbell, sizeof(kDoorbell), MSG_NOSIGNAL | MSG_DONTWAIT); });
   // A socket that takes no more is full of what has not been heard yet, and wakes its owner.
   if (sent >= 0 || errno == EAGAIN) return;
-  Break(id, connection, absl::ErrnoToStatus(errno, fmt::format("cannot wake a peer of {}", path_)));
+  Break(id, connection, EndOf("wake", errno));
 }
 
 void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
@@ -235,7 +236,7 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
   if (sent < 0 && errno != EAGAIN) {
     // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports
     // the end.
-    Break(id, connection, absl::ErrnoToStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
+    Break(id, connection, EndOf("send to", errno));
     connection.Drop();
     return;
   }
@@ -253,6 +254,13 @@ void UdsTransport::ArmWritable(ConnectionId id, Connection& connection, bool arm
   const uint32_t events = EPOLLIN | EPOLLRDHUP | (armed ? EPOLLOUT : 0u);
   absl::Status status = Watch(EPOLL_CTL_MOD, connection.fd.get(), events, id);
   if (!status.ok()) Break(id, connection, std::move(status));
+}
+
+// A peer that goes with something unread resets the connection; it has closed it all the same.
+absl::Status UdsTransport::EndOf(const char* action, int error) const {
+  if (error == 0 || error == ECONNRESET || error == EPIPE)
+    return absl::UnavailableError("the peer closed the connection");
+  return absl::ErrnoToStatus(error, fmt::format("cannot {} a peer of {}", action, path_));
 }
 
 void UdsTransport::Break(ConnectionId id, Connection& connection, absl::Status why) {
@@ -430,10 +438,8 @@ size_t UdsTransport::ServeRings(ConnectionId id, Connection& connection, Transpo
   const ssize_t count = recv(connection.fd.get(), heard.data(), heard.size(), MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
   absl::Status why;
-  if (count == 0) {
-    why = absl::UnavailableError("the peer closed the connection");
-  } else if (count < 0) {
-    why = absl::ErrnoToStatus(errno, fmt::format("cannot receive from a peer of {}", path_));
+  if (count <= 0) {
+    why = EndOf("receive from", count == 0 ? 0 : errno);
   } else if (std::count(heard.begin(), heard.begin() + count, kDoorbell) != count) {
     why = absl::InvalidArgumentError("the peer sent bytes that are no doorbell");
   }
@@ -460,12 +466,10 @@ size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportH
   if (connection.rings != nullptr) return ReceiveFromRing(id, connection, handler, more);
   const std::span<std::byte> room = connection.in.Room();
   const ssize_t received = recv(connection.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
-  if (received == 0)
-    return ReportClosed(id, absl::UnavailableError("the peer closed the connection"), handler);
+  if (received == 0) return ReportClosed(id, EndOf("receive from", 0), handler);
   if (received < 0) {
     if (errno == EAGAIN || errno == EINTR) return 0;
-    return ReportClosed(
-        id, absl::ErrnoToStatus(errno, fmt::format("cannot receive from a peer of {}", path_)), handler);
+    return ReportClosed(id, EndOf("receive from", errno), handler);
   }
   return HandOut(id, connection, static_cast<size_t>(received), handler, more);
 }
