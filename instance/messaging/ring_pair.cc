@@ -30,10 +30,21 @@ static_assert(sizeof(Offer) == 16);
 
 using Memory = std::array<ByteRing, 2>;  // to the acceptor, and back
 
-// Room for one descriptor beside the bytes of a message. Alignment makes it room for two.
-union Control {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
+// An offer on its way, with room for one descriptor; alignment makes it room for two.
+struct Message {
+  Message() {
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+  }
+  Message(const Message&) = delete;  // it points into itself
+  Message& operator=(const Message&) = delete;
+
+  Offer offer;
+  iovec bytes{&offer, sizeof(offer)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
 };
 
 absl::Status NoOffer(const char* what) {
@@ -65,41 +76,28 @@ absl::StatusOr<std::unique_ptr<RingPair>> OfferRings(int socket) {
   if (!mapping.ok()) return mapping.status();
   auto& [there, back] = *static_cast<Memory*>(mapping->address());
 
-  Offer offer;
-  iovec bytes{&offer, sizeof(offer)};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  control.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-  std::memcpy(CMSG_DATA(&control.header), &*made, sizeof(int));
+  Message message;
+  cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
+  *control = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(control), &*made, sizeof(int));
   const ssize_t sent =
-      runtime::Uninterrupted([&] { return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
-  if (sent != sizeof(offer)) return absl::ErrnoToStatus(errno, "cannot offer rings to a peer");
+      runtime::Uninterrupted([&] { return sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT); });
+  if (sent != sizeof(Offer)) return absl::ErrnoToStatus(errno, "cannot offer rings to a peer");
   return std::make_unique<RingPair>(*std::move(mapping), there, back);
 }
 
 absl::StatusOr<std::unique_ptr<RingPair>> TakeOfferedRings(int socket) {
-  Offer offer;
-  iovec bytes{&offer, sizeof(offer)};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  const ssize_t received =
-      runtime::Uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
+  Message message;
+  const ssize_t received = runtime::Uninterrupted(
+      [&] { return recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   if (received < 0 && errno == EAGAIN) return nullptr;
   if (received < 0) return absl::ErrnoToStatus(errno, "cannot receive a peer's rings");
   if (received == 0) return absl::UnavailableError("the peer closed the connection");
-  const std::vector<runtime::UniqueFd> files = DescriptorsOf(message);
+  const std::vector<runtime::UniqueFd> files = DescriptorsOf(message.header);
   if (PeerUid(socket) != static_cast<int64_t>(geteuid()))
     return absl::PermissionDeniedError("the peer is another user's");
-  if (received != sizeof(offer) || offer != Offer{} || files.size() > 1) return NoOffer("something");
-  if (files.empty() && (message.msg_flags & MSG_CTRUNC) != 0)
+  if (received != sizeof(Offer) || message.offer != Offer{} || files.size() > 1) return NoOffer("something");
+  if (files.empty() && (message.header.msg_flags & MSG_CTRUNC) != 0)
     return absl::ResourceExhaustedError("no descriptor is left for a peer's rings");
   if (files.empty()) return NoOffer("no memory");
   // Who could make it smaller later would end us with a signal.

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -202,6 +204,28 @@ TEST_F(Rings, Counts_ThatCannotBeCloseThatConnectionOnly) {
   Send(a, good, "unharmed");
   EXPECT_TRUE(PumpUntil(
       {&a, &b_}, [&] { return !b_.seen.frames.empty() && b_.seen.frames.back().payload == "unharmed"; }));
+}
+
+// More peers than one round reads, each of whom always has something.
+TEST_F(Rings, Poll_LeavesNobodyUnheard) {
+  constexpr size_t kPeers = 100;
+  std::vector<UniqueFd> sockets;
+  std::vector<std::unique_ptr<RingPair>> all;
+  for (size_t i = 0; i < kPeers; ++i) {
+    DialRaw();
+    all.push_back(*OfferRings(socket_.get()));
+    sockets.push_back(std::move(socket_));
+  }
+  ASSERT_TRUE(PumpUntil({&b_}, [&] { return b_.seen.accepted.size() == kPeers; }));
+  std::vector<std::byte> frame;
+  AppendFrame(&frame, FrameType::kVote, AsBytes("word"));
+  for (int round = 0; round < 8; ++round) {
+    for (const auto& rings : all) ASSERT_EQ(rings->out.Write(frame), frame.size());
+    b_.transport->Poll(b_.seen);
+  }
+  std::set<ConnectionId> heard;
+  for (const Recorder::Frame& each : b_.seen.frames) heard.insert(each.connection);
+  EXPECT_EQ(heard.size(), kPeers);
 }
 
 TEST_F(Rings, Socket_SaysNothingButDoorbells) {
