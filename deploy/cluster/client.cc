@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -10,6 +11,13 @@
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
+namespace {
+
+// A transaction that waits for an island's next life is over within a second or two.
+constexpr std::chrono::seconds kSettleTime{10};
+constexpr std::chrono::milliseconds kSettlePoll{50};
+
+}  // namespace
 
 absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout_ms) const {
   control::v1::Request request;
@@ -62,6 +70,19 @@ std::vector<ClusterClient::Reply> ClusterClient::CallIslands(const std::vector<u
   if (!islands.empty()) replies[0] = CallIsland(islands[0], request, timeout_ms);
   for (std::thread& thread : threads) thread.join();
   return replies;
+}
+
+absl::Status ClusterClient::MayLoad(const std::vector<uint32_t>& islands, const control::v1::LoadSpec& load,
+                                    int64_t timeout_ms) const {
+  control::v1::Request request;
+  *request.mutable_load()->mutable_load() = load;
+  request.mutable_load()->set_check_only(true);
+  const auto end = std::chrono::steady_clock::now() + kSettleTime;
+  while (true) {
+    absl::Status may = FirstError(CallIslands(islands, request, timeout_ms));
+    if (!absl::IsAborted(may) || std::chrono::steady_clock::now() >= end) return may;
+    std::this_thread::sleep_for(kSettlePoll);
+  }
 }
 
 absl::Status FirstError(const std::vector<ClusterClient::Reply>& replies) {

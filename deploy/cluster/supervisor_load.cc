@@ -151,7 +151,8 @@ absl::Status GenerationLoads::Load(
   const absl::StatusOr<std::string> text = LoadsToText(loads);
   status.Update(text.status());
   if (status.ok()) status = check();
-  if (status.ok()) status = MayLoadEverywhere(load);
+  if (status.ok())
+    status = client_.MayLoad(all_, load, kLoadTimeoutMs);  // nobody has begun: it costs nobody his rows
   if (status.ok()) {
     const uint64_t generation = manifest.data_generation + 1;
     status = LoadEverywhere(load, generation);
@@ -167,14 +168,6 @@ absl::Status GenerationLoads::Load(
   }
   under_way_ = false;
   return status;
-}
-
-// Before anybody has begun: who refuses then costs nobody his rows.
-absl::Status GenerationLoads::MayLoadEverywhere(const control::v1::LoadSpec& load) const {
-  control::v1::Request request;
-  *request.mutable_load()->mutable_load() = load;
-  request.mutable_load()->set_check_only(true);
-  return FirstError(client_.CallIslands(all_, request, kLoadTimeoutMs));
 }
 
 absl::Status GenerationLoads::LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const {

@@ -66,7 +66,6 @@ class GenerationLoads {
   std::vector<uint32_t> TakeUseless();
 
  private:
-  absl::Status MayLoadEverywhere(const control::v1::LoadSpec& load) const;
   absl::Status LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const;
   void GoOnEverywhere();
   void NoteUseless(const std::vector<ClusterClient::Reply>& replies);

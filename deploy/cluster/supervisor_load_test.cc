@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -78,8 +79,11 @@ class GenerationLoadsTest : public testing::Test {
     servers_[island] = *std::move(server);
   }
   Reply Answer(uint32_t island, const Request& request) {
-    if (request.load().check_only() || request.tables().check_only())
+    if (request.load().check_only() || request.tables().check_only()) {
+      ++checked_;
+      if (unsettled_.fetch_sub(1) > 0) return messaging::ErrorReply(absl::AbortedError("try again"));
       return may_load_.ok() ? Reply() : messaging::ErrorReply(may_load_);
+    }
     const uint64_t generation =
         request.has_load() ? request.load().generation() : request.switch_().generation();
     asked_[island].push_back({request.has_load(), generation, OnDisk().data_generation});
@@ -158,7 +162,9 @@ class GenerationLoadsTest : public testing::Test {
   std::unique_ptr<GenerationLoads> loads_;
   std::vector<std::vector<Asked>> asked_;  // by island; each has its server's thread
   std::vector<std::function<absl::Status(const Request&)>> answers_;
-  absl::Status may_load_;  // what all say when they are asked before
+  absl::Status may_load_;           // what all say when they are asked before
+  std::atomic<int> unsettled_ = 0;  // so many times they say first that transactions are under way
+  std::atomic<int> checked_ = 0;
   std::vector<std::unique_ptr<messaging::ControlServer>> servers_;
   std::vector<uint64_t> switched_;
   Loads last_loads_;
@@ -283,6 +289,15 @@ TEST_F(GenerationLoadsTest, ChangeTables_LastsBeforeAnybodyDoesIt) {
   ASSERT_TRUE(Change(Added("mine", 10)).ok());
   EXPECT_THAT(loads_->TakeUseless(), ElementsAre(1));
   EXPECT_FALSE(loads_->under_way());
+}
+
+TEST_F(GenerationLoadsTest, Load_WaitsForTransactionsThatAreUnderWayAndForNothingElse) {
+  unsettled_ = 3;
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  EXPECT_EQ(checked_, 6) << "both islands until neither says it";
+  may_load_ = absl::FailedPreconditionError("a workload is running");
+  EXPECT_EQ(Load(LoadOf("tatp", 60)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(checked_, 8) << "refused for good";
 }
 
 TEST_F(GenerationLoadsTest, Load_ThatFailsSomewhere_LeavesTheGenerationBefore) {

@@ -109,9 +109,8 @@ absl::Status RunDriver::LoadAnew() {
     }
     return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
   }
-  request.mutable_load()->set_check_only(true);
-  if (absl::Status possible = FirstError(CallAll(request, kLoadTimeoutMs)); !possible.ok()) return possible;
-  request.mutable_load()->set_check_only(false);
+  const absl::Status possible = client_.MayLoad(all_, result_.plan.load, kLoadTimeoutMs);
+  if (!possible.ok()) return possible;
   // An island that restarted with a load that does not fit would never come back: the supervisor keeps one
   // only when all have taken it, whatever becomes of this command meanwhile.
   if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;

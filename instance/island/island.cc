@@ -427,7 +427,7 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasUnsettled();
   loaded_.Begin();
-  absl::Status status = open           ? absl::FailedPreconditionError(kUnderWay)
+  absl::Status status = open           ? absl::AbortedError(kUnderWay)
                         : KeepsFiles() ? LoadGeneration(load, generation)
                                        : LoadWhileStopped(load, /*generation=*/0);
   if (!status.ok() || !KeepsFiles()) loaded_.under_way = false;  // else until all islands go on
@@ -443,7 +443,7 @@ absl::Status Island::CheckLoad(const control::v1::LoadSpec& load) {
   if (works) HaltWorkers();
   absl::Status status = CheckNothingIsLost(load);
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker->HasUnsettled()) status.Update(absl::FailedPreconditionError(kUnderWay));
+    if (worker->HasUnsettled()) status.Update(absl::AbortedError(kUnderWay));
   }
   if (works) LetWorkersGoOn();
   return status;

@@ -93,11 +93,11 @@ class Island {
   void Stop();
 
   // Empties the workload's tables and loads its rows; a load without a workload leaves all as it is.
-  // FAILED_PRECONDITION while a run or a transaction is under way. With data files the rows become this
-  // generation of them, and the island stands still until Switch.
+  // FAILED_PRECONDITION while a run is under way, ABORTED while a transaction is. With data files the rows
+  // become this generation of them, and the island stands still until Switch.
   absl::Status Load(const control::v1::LoadSpec& load, uint64_t generation = 0);
   // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load
-  // brings back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
+  // brings back. FAILED_PRECONDITION: it would, or a run is under way. ABORTED: a transaction is.
   absl::Status CheckLoad(const control::v1::LoadSpec& load);
   // Tables that are added, empty, or dropped while transactions are under way; those that are so already
   // are passed over. With a log the manifest must name what is added, so that the island's next life makes
