@@ -92,6 +92,7 @@ constexpr int kParts = 1;
 #endif
 // Beside busy processes every sleep costs a turn of theirs: there is less to do then.
 constexpr std::chrono::seconds kLongEnough{10};
+constexpr std::chrono::seconds kNotWoken{30};
 
 // Both sleep whenever they may.
 TEST(ByteRingStress, NobodySleepsOverWhatHeWaitsFor) {
@@ -100,7 +101,7 @@ TEST(ByteRingStress, NobodySleepsOverWhatHeWaitsFor) {
   std::counting_semaphore<> reader_wakes(0), writer_wakes(0);
   std::atomic<bool> lost = false;
   const auto sleep = [&](std::counting_semaphore<>& wakes) {
-    if (!wakes.try_acquire_for(std::chrono::minutes(1))) lost = true;
+    if (!wakes.try_acquire_for(kNotWoken)) lost = true;
   };
   std::atomic<size_t> total = kMost;
   std::thread writer([&] {
@@ -152,7 +153,7 @@ TEST(ByteRingStress, NobodyIsLeftAsleep) {
   const auto hear = [&](ByteRingReader& in, int self, std::mt19937_64& random, std::byte* byte) {
     for (auto patience = static_cast<int>(random() % 100); in.Read({byte, 1}) == 0u;) {
       if (patience-- > 0 || !in.MaySleep()) continue;
-      ASSERT_TRUE(wakes[self].try_acquire_for(std::chrono::minutes(1))) << "nobody has woken it";
+      ASSERT_TRUE(wakes[self].try_acquire_for(kNotWoken)) << "nobody has woken it";
       in.Awake();
       patience = 100;
     }
@@ -174,6 +175,42 @@ TEST(ByteRingStress, NobodyIsLeftAsleep) {
     hear(back.reader, 0, random, &byte);
   }
   other.join();
+}
+
+// A full ring that is emptied at once, while the writer is about to sleep: there is no second wake.
+TEST(ByteRingStress, NobodyIsLeftAsleepAtAFullRing) {
+  constexpr int kMostRounds = 100'000 / kParts;
+  Both both;
+  std::counting_semaphore<> reader_wakes(0), writer_wakes(0);
+  std::atomic<int> rounds = kMostRounds;
+  std::thread writer([&] {
+    const auto end = std::chrono::steady_clock::now() + kLongEnough;
+    std::mt19937_64 random(1);
+    const std::vector<std::byte> bytes(kBytes + 1);
+    int round = 0;
+    while (round < kMostRounds && std::chrono::steady_clock::now() < end && !HasFatalFailure()) {
+      auto patience = static_cast<int>(random() % 2000);
+      for (std::span<const std::byte> rest = bytes; !rest.empty();) {
+        const size_t count = both.writer.Write(rest).value();
+        rest = rest.subspan(count);
+        if (count > 0 && both.writer.MustWakeReader()) reader_wakes.release();
+        if (count > 0 || patience-- > 0 || !both.writer.MaySleep()) continue;
+        ASSERT_TRUE(writer_wakes.try_acquire_for(kNotWoken)) << "nobody has woken the writer";
+      }
+      ++round;
+    }
+    rounds = round;
+    reader_wakes.release();
+  });
+  std::vector<std::byte> room(kBytes);
+  for (size_t read = 0; read < size_t(rounds) * (kBytes + 1) && !HasFatalFailure();) {
+    const size_t count = both.reader.Read(room).value();
+    read += count;
+    if (count > 0 && both.reader.MustWakeWriter()) writer_wakes.release();
+    if (count == 0 && both.reader.MaySleep()) (void)reader_wakes.try_acquire_for(kNotWoken);
+    both.reader.Awake();
+  }
+  writer.join();
 }
 
 }  // namespace
