@@ -164,8 +164,9 @@ def test_metrics_tell_what_is_missed_by_site(larger: Make) -> None:
 
     def sums(name: str, **labels: str) -> float:
         return sum(total(scrape(cluster.metrics + island), f"islands_{name}", **labels) for island in range(2))
-    cluster.run("micro", *rows, "--op", "read")
+    result = cluster.run("micro", *rows, "--op", "read")
     looks, misses = sums("page_looks_total"), sums("page_misses_total")
+    assert result["pool_hit_fraction"] == pytest.approx(1 - misses / looks, abs=0.1), "warm-up is not measured"
     assert looks > 0 and 0.2 * looks < misses < looks, "of a pool that holds a fifth of the rows, drawn alike"
     by_site = {site: sums("page_misses_total", site=str(site)) for site in range(4)}
     assert sum(by_site.values()) == misses, by_site

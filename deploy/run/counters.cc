@@ -48,6 +48,11 @@ double Sums::waiting_fraction() const {
   return total > 0 ? waiting_seconds / total : 0;
 }
 
+std::optional<double> Sums::hit_fraction() const {
+  if (page_looks == 0) return std::nullopt;
+  return 1 - static_cast<double>(std::min(page_misses, page_looks)) / static_cast<double>(page_looks);
+}
+
 void Sums::Add(const Sums& other) {
   for (size_t s = 0; s < kScopes; ++s) {
     scopes[s].committed += other.scopes[s].committed;
@@ -70,11 +75,15 @@ void Sums::Add(const Sums& other) {
   client_messages += other.client_messages;
   arrivals_refused += other.arrivals_refused;
   log_bytes += other.log_bytes;
+  page_looks += other.page_looks;
+  page_misses += other.page_misses;
   profile.Add(other.profile);
 }
 
 Sums SumOf(const control::v1::Snapshot& snapshot) {
   Sums sums;
+  sums.page_looks = snapshot.page_looks();
+  sums.page_misses = snapshot.page_misses();
   for (const control::v1::WorkerCounters& worker : snapshot.workers()) {
     Sums one;
     for (size_t s = 0; s < std::min<size_t>(kScopes, static_cast<size_t>(worker.scopes_size())); ++s) {
@@ -133,6 +142,8 @@ Sums Difference(const Sums& later, const Sums& earlier) {
   out.profile = Difference(later.profile, earlier.profile);
   out.arrivals_refused = Minus(later.arrivals_refused, earlier.arrivals_refused);
   out.log_bytes = Minus(later.log_bytes, earlier.log_bytes);
+  out.page_looks = Minus(later.page_looks, earlier.page_looks);
+  out.page_misses = Minus(later.page_misses, earlier.page_misses);
   return out;
 }
 

@@ -45,14 +45,17 @@ struct Sums {
   uint64_t client_messages = 0;   // of messages_sent: that they went in
   uint64_t arrivals_refused = 0;  // because too many waited
   uint64_t log_bytes = 0;         // of records
+  uint64_t page_looks = 0;        // for rows by key, in a paged pool
+  uint64_t page_misses = 0;       // of them
   Profile profile;
 
   uint64_t committed() const;
   uint64_t aborted() const;
   uint64_t unknown() const;
-  std::vector<uint64_t> latency() const;  // of all scopes
-  double busy_fraction() const;           // 0..1; 0 when no time has passed
-  double waiting_fraction() const;        // likewise
+  std::vector<uint64_t> latency() const;       // of all scopes
+  double busy_fraction() const;                // 0..1; 0 when no time has passed
+  double waiting_fraction() const;             // likewise
+  std::optional<double> hit_fraction() const;  // of looks in a paged pool; nothing: there were none
 
   void Add(const Sums& other);
 };

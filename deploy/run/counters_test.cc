@@ -43,6 +43,19 @@ TEST(SumOf, Snapshot_AddsWorkersUp) {
   EXPECT_DOUBLE_EQ(sums.waiting_fraction(), 0.125);
 }
 
+TEST(Sums, HitFraction_IsOfLooksInPagedPools) {
+  control::v1::Snapshot before = MakeSnapshot(1, 0, 100), after = MakeSnapshot(1, 1, 100);
+  EXPECT_EQ(SumOf(before).hit_fraction(), std::nullopt);
+  before.set_page_looks(1'000);
+  before.set_page_misses(900);
+  after.set_page_looks(1'400);
+  after.set_page_misses(1'000);
+  EXPECT_EQ(Difference(SumOf(after), SumOf(before)).hit_fraction(), 0.75);
+  Sums both = SumOf(before);
+  both.Add(Difference(SumOf(after), SumOf(before)));
+  EXPECT_DOUBLE_EQ(both.hit_fraction().value(), 400 / 1'400.0);
+}
+
 TEST(Difference, LaterMinusEarlier_EveryCounter) {
   const Sums difference = Difference(SumOf(MakeSnapshot(1, 0, 150)), SumOf(MakeSnapshot(1, 0, 100)));
   EXPECT_EQ(difference.committed(), 600u);

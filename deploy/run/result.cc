@@ -112,8 +112,10 @@ std::string CoresText(const RunResult& result) {
 
 json PoolJson(const IslandResult& island) {
   if (!island.pool) return {};
-  return {
-      {"bytes", island.pool->bytes}, {"data_bytes", island.pool->data_bytes}, {"paged", island.pool->paged}};
+  return {{"bytes", island.pool->bytes},
+          {"data_bytes", island.pool->data_bytes},
+          {"paged", island.pool->paged},
+          {"hit_fraction", OrNull(island.sums.hit_fraction())}};
 }
 
 json IslandJson(const IslandResult& island) {
@@ -342,6 +344,7 @@ json ResultJson(const RunResult& result) {
        {"clients_moved_per_transaction", Thousandths(Ratio(total.clients_moved, total.committed()))},
        {"arrivals_refused", total.arrivals_refused},
        {"log_bytes_per_transaction", Thousandths(Ratio(total.log_bytes, total.committed()))},
+       {"pool_hit_fraction", OrNull(total.hit_fraction())},
        {"cpu_fraction", OrNull(result.CpuFraction())},
        {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
        {"others_fraction", OrNull(result.OthersFraction())},
@@ -406,6 +409,9 @@ std::string ResultText(const RunResult& result) {
         "clients      {:.2f} per transaction went to another island, in {:.2f} messages more\n",
         Ratio(total.clients_moved, total.committed()), Ratio(total.client_messages, total.committed()));
   }
+  if (const std::optional<double> hits = total.hit_fraction())
+    text +=
+        fmt::format("pool         {:.1f} % of the rows that were looked for were in memory\n", 100 * *hits);
   if (total.arrivals_refused != 0)
     text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));
   text += TrafficText(result, total.committed());

@@ -70,6 +70,16 @@ TopColumn Latency() {
   });
 }
 
+// Of rows looked for by key; all are in memory where the pool is not paged.
+TopColumn Hits() {
+  return Known("hits", 6, std::nullopt, [](const TopRow& row) {
+    const std::optional<double> hits = row.sums.hit_fraction();
+    return hits ? fmt::format("{:.1f}", 100 * *hits) : std::string("-");
+  });
+}
+
+bool AnyPaged(const std::vector<TopRow>& rows) { return std::ranges::any_of(rows, &TopRow::paged); }
+
 TopColumn Distributed() {
   return Known("distr", 5, std::nullopt, [](const TopRow& row) {
     const double committed = static_cast<double>(row.sums.committed());
@@ -125,6 +135,7 @@ std::vector<TopColumn> LiveTopColumns(const std::vector<TopRow>& rows, size_t te
   columns.push_back(Sent());
   if (wide) columns.push_back(Received());
   columns.push_back(Latency());
+  if (AnyPaged(rows)) columns.push_back(Hits());
   if (wide) columns.push_back(InDoubt());
   // Both histories share what is left of the line, the last column of the terminal and their blanks apart.
   const size_t used = WidthOf(columns) + 3;
@@ -138,11 +149,11 @@ std::vector<TopColumn> LiveTopColumns(const std::vector<TopRow>& rows, size_t te
   return columns;
 }
 
-std::vector<TopColumn> TopTableColumns() {
+std::vector<TopColumn> TopTableColumns(const std::vector<TopRow>& rows) {
   std::vector<TopColumn> columns = FirstColumns();
-  for (TopColumn& column :
-       std::vector<TopColumn>{ScopeRate("local/s", 0), ScopeRate("multi/s", 1), ScopeRate("distr/s", 2),
-                              Aborts(), Busy(), Waiting(), Sent(), Received(), Latency()}) {
+  for (TopColumn& column : std::vector<TopColumn>{ScopeRate("local/s", 0), ScopeRate("multi/s", 1),
+                                                  ScopeRate("distr/s", 2), Aborts(), Busy(), Waiting(),
+                                                  Sent(), AnyPaged(rows) ? Hits() : Received(), Latency()}) {
     columns.push_back(std::move(column));
   }
   return columns;

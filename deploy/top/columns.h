@@ -25,8 +25,9 @@ struct TopColumn {
 // is left over goes to the histories.
 std::vector<TopColumn> LiveTopColumns(const std::vector<TopRow>& rows, size_t terminal_columns,
                                       double interval_s, bool utf8);
-// Of --once: no histories, but transactions by scope; 79 characters.
-std::vector<TopColumn> TopTableColumns();
+// Of --once: no histories, but transactions by scope; 79 characters. With a paged pool hits, instead of what
+// was received.
+std::vector<TopColumn> TopTableColumns(const std::vector<TopRow>& rows);
 
 // Titles; the sort column's has a mark before it that says which end comes first.
 std::string TopHeaderLine(const std::vector<TopColumn>& columns, TopSort sort, bool reversed, bool utf8);

@@ -67,6 +67,7 @@ double Rounded(double rate) { return std::round(rate * 10) / 10; }
 
 nlohmann::ordered_json RowJson(const TopRow& row) {
   const auto rate = [&](uint64_t count) { return Rounded(row.PerSecond(count)); };
+  const std::optional<double> hits = row.sums.hit_fraction();
   return {{"id", row.island},
           {"state", row.state},
           {"answers", row.answers},
@@ -82,6 +83,7 @@ nlohmann::ordered_json RowJson(const TopRow& row) {
           {"messages_per_s", rate(row.sums.messages_sent)},
           {"messages_received_per_s", rate(row.sums.messages_received)},
           {"p95_us", row.p95_us()},
+          {"pool_hit_fraction", hits ? nlohmann::ordered_json(*hits) : nullptr},
           {"in_flight", row.in_flight},
           {"in_doubt", row.in_doubt}};
 }
@@ -208,6 +210,7 @@ void TopSampler::TakeStatus(const control::v1::ClusterStatus& status) {
     sample_.rows[i].island = static_cast<uint32_t>(i);
     sample_.rows[i].state = StateName(island);
     sample_.rows[i].restarts = island.restarts();
+    sample_.rows[i].paged = island.placement().paged();
   }
 }
 

@@ -35,6 +35,7 @@ struct TopRow {
   uint32_t island = 0;
   std::string state;  // as `status` calls it
   bool answers = false;
+  bool paged = false;  // its pool may hold less than its data
   uint32_t restarts = 0;
   double seconds = 0;  // that `sums` is about
   Sums sums;

@@ -100,6 +100,7 @@ std::vector<TopLine> HelpLines() {
         "  j k  up down   scroll, where there are more islands", "  p  space       pause and go on",
         "  ^L             draw all of the screen again", "  ? h            these keys",
         "  q  ^C          quit", "", "wait: part of the time when workers wait for locks or other islands",
+        "hits: rows that were in memory when they were looked for, per cent; of paged pools",
         "imbalance: (max - min) / avg of what islands commit, and of busy time",
         "x in a history: no answer, or restarted"}) {
     lines.push_back({line});
@@ -153,7 +154,7 @@ std::vector<TopLine> RenderTop(const TopSample& sample, const TopView& view, con
 std::string RenderTopTable(const TopSample& sample, const TopView& view, bool utf8) {
   std::vector<TopRow> rows = sample.rows;
   SortRows(&rows, view.sort, view.reversed);
-  const std::vector<TopColumn> columns = TopTableColumns();
+  const std::vector<TopColumn> columns = TopTableColumns(rows);
   std::vector<TopLine> lines = {{fmt::format("{} {}", sample.deployment, sample.layout)}};
   for (TopLine& line : TotalLines(rows)) lines.push_back(std::move(line));
   for (TopLine& line : GatewayLines(sample)) lines.push_back(std::move(line));

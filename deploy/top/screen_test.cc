@@ -126,6 +126,26 @@ TEST(RenderTop, WiderTerminals_ShowMore) {
   EXPECT_THAT(RenderTop(sample, {}, {.columns = 60})[5].text, Not(HasSubstr("last")));
 }
 
+TEST(RenderTop, Hits_AreShownOfPagedPools) {
+  TopSample sample = MakeSample(2);
+  for (const size_t columns : {80, 120})
+    EXPECT_THAT(RenderTop(sample, {}, {.columns = columns})[5].text, Not(HasSubstr("hits")));
+  EXPECT_THAT(RenderTopTable(sample, {}, true), testing::AllOf(Not(HasSubstr("hits")), HasSubstr("recv/s")));
+  for (TopRow& row : sample.rows) row.paged = true;
+  sample.rows[0].sums.page_looks = 1'000;
+  sample.rows[0].sums.page_misses = 17;
+  for (const size_t columns : {80, 120}) {
+    const std::vector<TopLine> lines = RenderTop(sample, {}, {.columns = columns});
+    EXPECT_THAT(lines[5].text, HasSubstr("hits"));
+    EXPECT_THAT(lines[6].text, HasSubstr(" 98.3"));
+    EXPECT_THAT(lines[7].text, Not(HasSubstr("100.0"))) << "nobody has looked for anything";
+  }
+  const std::string table = RenderTopTable(sample, {}, true);
+  EXPECT_THAT(table, testing::AllOf(HasSubstr("hits"), HasSubstr("98.3"), Not(HasSubstr("recv/s"))));
+  std::istringstream text(table);
+  for (std::string line; std::getline(text, line);) EXPECT_LT(CharactersIn(line), 80u) << line;
+}
+
 TEST(RenderTop, LostIsland_ShowsDashesAndIsNamed) {
   TopSample sample = MakeSample(3);
   sample.rows[1] = LostRow(1);

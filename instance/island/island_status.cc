@@ -197,6 +197,13 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   const storage::PoolUsage pool = PoolUsage();
   snapshot.set_pool_resident_pages(pool.resident_pages);
   snapshot.set_pool_capacity_pages(pool.capacity_pages);
+  if (paged_) {
+    const PagesMoved moved = MovedPages();
+    uint64_t misses = 0;
+    for (const SitePages& site : moved.sites) misses += site.paged.missed;
+    snapshot.set_page_looks(moved.looks);
+    snapshot.set_page_misses(misses);
+  }
   return snapshot;
 }
 
