@@ -67,7 +67,7 @@ sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the tests of
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' -L '^$(ROOMS)$$' -LE '^long$$' --no-tests=error
 
 BENCH ?=
-bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 20 minutes
+bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: half an hour
 	ninja -C build/release -j $(JOBS) $(BINARIES) peers workload_peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
 	$(PYTHON) experiments/bench.py $(BENCH)
 
