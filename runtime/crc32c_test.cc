@@ -21,7 +21,7 @@ TEST(Crc32c, KnownValues) {  // RFC 3720, appendix B.4, and the usual check valu
 TEST(Crc32c, InstructionAndTable_AgreeHoweverItIsParted) {
   Random random(1);
   for (int round = 0; round < 2000; ++round) {
-    std::string text(random.Below(300), '\0');
+    std::string text(random.Below(round % 10 == 0 ? 10'000 : 300), '\0');
     for (char& c : text) c = static_cast<char>(random.Below(256));
     const std::span<const std::byte> bytes = Bytes(text);
     const uint32_t whole = Crc32c(bytes);
