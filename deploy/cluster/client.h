@@ -30,8 +30,8 @@ class ClusterClient {
   // names its island.
   std::vector<Reply> CallIslands(const std::vector<uint32_t>& islands, const control::v1::Request& request,
                                  int64_t timeout_ms) const;
-  // Whether all of `islands` could load this; nothing is loaded. While one answers ABORTED, since transactions
-  // of a run that has just ended are not settled yet, it is asked again, for a few seconds.
+  // Whether all of `islands` could load this; nothing is loaded. While one answers ABORTED, since
+  // transactions of a run that has just ended are not settled yet, it is asked again, for a few seconds.
   absl::Status MayLoad(const std::vector<uint32_t>& islands, const control::v1::LoadSpec& load,
                        int64_t timeout_ms) const;
 
