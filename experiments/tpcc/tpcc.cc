@@ -82,6 +82,11 @@ const instance::Description& TpccWorkload::Describe() {
                       .help = "orders with an item that there is not: they are undone, and count as aborted",
                       .preset = "1",
                       .grows = true},
+                     {.name = "think",
+                      .kind = Kind::kPercent,
+                      .help = "of TPC-C's keying and thinking times, before each transaction of a slot; 100: "
+                              "with ten slots for each warehouse these are its terminals",
+                      .preset = "0"},
                      {.name = "warehouses",
                       .kind = Kind::kChoice,
                       .help = "where a worker's transactions begin: at any of its island; or at its own, a "
@@ -113,7 +118,8 @@ absl::StatusOr<std::unique_ptr<TpccWorkload>> TpccWorkload::Create(const storage
                                .payment = (*payment)->options(),
                                .items = static_cast<uint32_t>(instance::NumberOf(*read, "items")),
                                .remote_lines_percent = others ? instance::NumberOf(*read, "remote_lines") : 0,
-                               .rollback_percent = instance::NumberOf(*read, "rollback")};
+                               .rollback_percent = instance::NumberOf(*read, "rollback"),
+                               .think_percent = instance::NumberOf(*read, "think")};
   const uint32_t sites = catalog.sites();
   return std::unique_ptr<TpccWorkload>(new TpccWorkload(*tables, options, sites, *std::move(payment)));
 }

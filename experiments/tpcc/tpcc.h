@@ -28,8 +28,11 @@
 // may deadlock, which the islands find. Deliveries of a warehouse wait for each other at a key of new_order
 // that never has a row (district 0), because of two that have read the oldest order neither could take it.
 //
-// Left out: the terminal's input and output, keying and think times (a generator cannot make its worker
-// wait), and the clock (tpcc_rows.h).
+// A slot (`--mpl`) is a terminal. Before a transaction it waits for `think` percent (0) of the keying time of
+// clause 5.2.5.2 and of a thinking time, which is drawn as clause 5.2.5.4 has it; with 100, ten slots for
+// each warehouse are TPC-C's terminals. When a run begins each is anywhere in its first wait.
+//
+// Left out: the terminal's input and output, and the clock (tpcc_rows.h).
 //
 // The audit (tpcc_audit.h) checks the conditions of clause 3.3.2 and the books of the stock before and after
 // every run. The audited sum is 0.
@@ -70,6 +73,7 @@ struct TpccOptions {
   uint32_t items = kTpccItems;
   double remote_lines_percent = 1;
   double rollback_percent = 1;
+  double think_percent = 0;
 
   // Clause 4.3.3.1: an order of each customer, and the last three tenths wait for their delivery.
   uint32_t loaded_orders() const { return payment.customers; }

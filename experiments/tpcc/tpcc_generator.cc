@@ -1,6 +1,7 @@
 #include "experiments/tpcc/tpcc_generator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -29,6 +30,24 @@ TpccTransaction TpccGenerator::DrawTransaction(runtime::Random& random) const {
   size_t i = 0;
   while (left >= options_.mix[i]) left -= options_.mix[i++];
   return static_cast<TpccTransaction>(i);
+}
+
+// Clauses 5.2.5.2, 5.2.5.4 and 5.2.5.7.
+int64_t TpccGenerator::DrawPause(runtime::Random& random, TpccTransaction transaction) {
+  struct Times {
+    double keying_s;
+    double mean_thinking_s;
+  };
+  static constexpr std::array<Times, kTpccTransactions> kTimes = {
+      {{18, 12}, {3, 12}, {2, 10}, {2, 5}, {2, 5}}};
+  constexpr double kMostMeans = 10;
+  if (options_.think_percent <= 0) return 0;
+  const Times& times = kTimes[static_cast<size_t>(transaction)];
+  const double means = std::min(-std::log(1 - random.Unit()), kMostMeans);
+  double seconds = (times.keying_s + means * times.mean_thinking_s) * options_.think_percent / 100;
+  if (thought_ < made_) seconds *= random.Unit();  // a terminal that has been at it before the run
+  ++thought_;
+  return static_cast<int64_t>(seconds * static_cast<double>(runtime::kNsPerSecond));
 }
 
 CustomerChoice TpccGenerator::DrawCustomer(runtime::Random& random, const TpccRequest& request) const {
@@ -62,6 +81,7 @@ void TpccGenerator::DrawOrder(runtime::Random& random, TpccRequest& request) con
 void TpccGenerator::Next(runtime::Random& random, instance::Request& request) {
   auto& tpcc = static_cast<TpccRequest&>(request);
   tpcc.transaction = DrawTransaction(random);
+  tpcc.pause_ns = DrawPause(random, tpcc.transaction);
   if (tpcc.transaction == TpccTransaction::kPayment) {
     payments_->Next(random, tpcc.payment);
     return;

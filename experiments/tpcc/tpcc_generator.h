@@ -20,13 +20,17 @@ class TpccGenerator final : public instance::Generator {
                                                                const partitioner::RangePartition& partition,
                                                                const instance::GeneratorContext& context);
 
-  std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<TpccRequest>(); }
+  std::unique_ptr<instance::Request> MakeRequest() override {
+    ++made_;
+    return std::make_unique<TpccRequest>();
+  }
   void Next(runtime::Random& random, instance::Request& request) override;
   std::optional<uint32_t> DrawSite(runtime::Random& random) override { return payments_->DrawSite(random); }
 
  private:
   TpccGenerator(const TpccOptions& options, std::unique_ptr<PaymentGenerator> payments);
   TpccTransaction DrawTransaction(runtime::Random& random) const;
+  int64_t DrawPause(runtime::Random& random, TpccTransaction transaction);
   void DrawOrder(runtime::Random& random, TpccRequest& request) const;
   CustomerChoice DrawCustomer(runtime::Random& random, const TpccRequest& request) const;
 
@@ -36,6 +40,8 @@ class TpccGenerator final : public instance::Generator {
   const NonUniform customers_;
   const NonUniform last_names_;
   const NonUniform items_;
+  uint64_t made_ = 0;     // requests: as many slots, at least, begin with one
+  uint64_t thought_ = 0;  // pauses
 };
 
 }  // namespace islands::experiments

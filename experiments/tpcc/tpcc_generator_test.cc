@@ -130,6 +130,39 @@ TEST(TpccGenerator, Next_OthersAsTheClausesHaveThem) {
   ExpectShare(remote, 5'000, 0.15);
 }
 
+// Means of keying and thinking together; no less than the keying, no more than ten means of thinking besides.
+TEST(TpccGenerator, Next_PausesAsTheClausesHaveThem) {
+  const std::array<std::pair<double, double>, kTpccTransactions> times = {
+      {{18, 12}, {3, 12}, {2, 10}, {2, 5}, {2, 5}}};
+  for (size_t i = 0; i < kTpccTransactions; ++i) {
+    const TpccMix mix = Only(static_cast<TpccTransaction>(i));
+    Fixture none({.mix = mix});
+    EXPECT_EQ(none.Next().pause_ns, 0);
+    Fixture fixture({.mix = mix, .think_percent = 50});
+    double sum = 0;
+    constexpr int kDraws = 20'000;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const double seconds = 2 * static_cast<double>(fixture.Next().pause_ns) / runtime::kNsPerSecond;
+      EXPECT_GE(seconds, times[i].first - 1e-6);
+      EXPECT_LE(seconds, times[i].first + 10 * times[i].second);
+      sum += seconds;
+    }
+    EXPECT_NEAR(sum / kDraws, times[i].first + times[i].second, 5 * times[i].second / std::sqrt(kDraws));
+  }
+}
+
+TEST(TpccGenerator, Next_FirstPausesAreUnderWay) {
+  Fixture fixture({.mix = Only(TpccTransaction::kNewOrder), .think_percent = 100});
+  for (int slot = 0; slot < 1000; ++slot) (void)fixture.generator->MakeRequest();
+  int short_ones = 0;
+  for (int draw = 0; draw < 2000; ++draw) {
+    const bool is_short = fixture.Next().pause_ns < 18 * runtime::kNsPerSecond;
+    EXPECT_FALSE(is_short && draw >= 1000);
+    short_ones += is_short ? 1 : 0;
+  }
+  EXPECT_GT(short_ones, 500);
+}
+
 TEST(TpccGenerator, Create_IslandWithoutWarehouse) {
   const storage::Catalog catalog = TpccCatalog(2, 8);
   const auto none = TpccGenerator::Create({}, *catalog.table(0).partition,

@@ -22,7 +22,8 @@ constexpr uint32_t kFailuresInARow = 4;
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
-constexpr uint64_t kMostTold = 10;  // contradictions of a worker's life
+constexpr int64_t kLongestNapNs = 20 * runtime::kNsPerMs;  // so much longer a run may take to end
+constexpr uint64_t kMostTold = 10;                         // contradictions of a worker's life
 
 }  // namespace
 
@@ -90,6 +91,12 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
       slot.due_ns = arrivals_.Take();
     }
     generator_->Next(random_, *slot.request);
+    if (slot.request->pause_ns > 0 && !arrivals_.active()) {
+      runtime::Task<void> thinking = Think(slot.request->pause_ns);
+      co_await thinking;
+      co_await yield;
+      if (ending_) break;
+    }
     runtime::Task<bool> transaction = RunOne(slot);
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
@@ -106,6 +113,16 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   ISLANDS_CHECK(active_ > 0);
   counters_.in_flight.Set(--active_);
   EndRunIfOver();
+}
+
+runtime::Task<void> Clients::Think(int64_t pause_ns) {
+  const int64_t until_ns = turns_.NowNs() + pause_ns;
+  ++thinking_;
+  while (!ending_ && turns_.now_ns() < until_ns) {
+    Turns::Pause nap = turns_.PauseUntil(std::min(until_ns, turns_.now_ns() + kLongestNapNs));
+    co_await nap;
+  }
+  --thinking_;
 }
 
 void Clients::EndRunIfOver() {
@@ -313,7 +330,8 @@ void Clients::VisitBegun(absl::FunctionRef<void(const RunningTransaction&, int64
 }
 
 void Clients::CheckInvariants() const {
-  ISLANDS_CHECK(active_ <= slots_.size() && resting_.size() <= active_ && (!active() || running()));
+  ISLANDS_CHECK(active_ <= slots_.size() && resting_.size() + thinking_ <= active_ &&
+                (!active() || running()));
   answers_.CheckInvariants();
   for (const std::unique_ptr<Slot>& slot : slots_) {
     const RunningTransaction& transaction = slot->transaction;

@@ -61,7 +61,7 @@ class Clients final : public RunInbox {
   // Clients of the deployment that are with this worker: they wait, are at a slot or are about to leave.
   size_t here() const { return arrivals_.here(); }
   // Any slot has something to do.
-  bool busy() const { return active_ != resting_.size() || waits(); }
+  bool busy() const { return active_ != resting_.size() + thinking_ || waits(); }
 
   // Once in a round: takes in the transactions that have become due, wakes as many slots; says how many.
   size_t Arrive();
@@ -111,6 +111,7 @@ class Clients final : public RunInbox {
   };
 
   runtime::Task<void> SlotLoop(Slot& slot);
+  runtime::Task<void> Think(int64_t pause_ns);
   void WakeOne();  // of those that rest
   runtime::Task<bool> RunOne(Slot& slot);
   void NoteCommand(Slot& slot);
@@ -143,6 +144,7 @@ class Clients final : public RunInbox {
   std::unique_ptr<Generator> generator_;
   uint32_t until_watched_ = 1;
   uint32_t active_ = 0;
+  uint32_t thinking_ = 0;  // of them
   bool ending_ = false;
   bool commands_ = false;  // of this run
   std::vector<std::byte> commands_of_;

@@ -37,7 +37,11 @@ class Scripted : public Workload, public Generator {
 
   explicit Scripted(std::vector<std::optional<AbortReason>> script = {}) : script(std::move(script)) {}
   std::unique_ptr<Request> MakeRequest() override { return std::make_unique<Request>(); }
-  void Next(runtime::Random&, Request& request) override { ++generated, request.audit_delta = 1; }
+  void Next(runtime::Random&, Request& request) override {
+    ++generated;
+    request.audit_delta = 1;
+    request.pause_ns = pause_ns;
+  }
   void OnEnd(const coordinator::TransactionId& id, const Request&, Outcome outcome) override {
     ended.push_back(fmt::format("{} {}", id.sequence, OutcomeName(outcome)));
   }
@@ -52,6 +56,7 @@ class Scripted : public Workload, public Generator {
   std::vector<uint32_t> sites;  // where transactions of the deployment's clients begin, again and again
   size_t drawn = 0;
   int generated = 0;
+  int64_t pause_ns = 0;
   std::vector<std::string> ended;
   uint32_t runs() const { return runs_; }
 
@@ -259,6 +264,45 @@ TEST_F(ClientsTest, Rate_IsAPoissonProcessUnlessItIsEven) {
     variance += (static_cast<double>(n) - mean) * (static_cast<double>(n) - mean) / 399;
   EXPECT_NEAR(mean, 10, 0.8);      // five standard deviations
   EXPECT_NEAR(variance, 10, 3.6);  // likewise
+  End();
+}
+
+TEST_F(ClientsTest, Pause_IsTheClientsAndNoLatency) {
+  PutRow(1);
+  auto generator = std::make_unique<Scripted>();
+  generator->pause_ns = runtime::kNsPerSecond;
+  clients_.BeginRun(workload_, std::move(generator), 2, 1);
+  Pump();
+  EXPECT_FALSE(clients_.busy());
+  EXPECT_LE(turns_.NextDeadlineNs(), turns_.now_ns() + runtime::kNsPerSecond);
+  for (uint64_t second = 1; second <= 3; ++second) {
+    for (int ms = 0; ms < 999; ++ms) {
+      clock_.AdvanceNs(runtime::kNsPerMs);
+      Pump();
+    }
+    EXPECT_EQ(Committed(), 2 * (second - 1));
+    for (int ms = 0; ms < 25; ++ms) {  // both draw the next, and think again
+      clock_.AdvanceNs(runtime::kNsPerMs / 25);
+      Pump();
+    }
+    EXPECT_EQ(Committed(), 2 * second);
+  }
+  const LatencyHistogram& latency = counters_.scopes[static_cast<uint8_t>(Scope::kLocal)].latency;
+  EXPECT_LT(latency.sum_ns(), 6 * 25 * runtime::kNsPerMs);
+  const uint64_t before = Committed();
+  End();  // while both think, and long before they have done
+  EXPECT_EQ(Committed(), before);
+}
+
+TEST_F(ClientsTest, Pause_IsNobodysWhereTransactionsArrive) {
+  PutRow(1);
+  auto generator = std::make_unique<Scripted>();
+  generator->pause_ns = runtime::kNsPerSecond;
+  clients_.BeginRun(workload_, std::move(generator), 2, 1, {.run_id = 7, .rate_per_s = 1000, .even = true});
+  clock_.AdvanceNs(10 * runtime::kNsPerMs);
+  Pump();
+  Round();
+  EXPECT_EQ(Committed(), 10u);
   End();
 }
 

@@ -31,7 +31,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 15;
+inline constexpr uint32_t kWorkloadAbi = 16;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -44,6 +44,10 @@ struct Request {
   virtual void CodeInput(InputCoder& coder) { (void)coder; }
   // How much this transaction adds to the audited sum if it commits (0: nothing to audit).
   int64_t audit_delta = 0;
+  // How long its client thinks, and keys it in, before the transaction begins: the slot is his meanwhile, and
+  // his latency counts from there. A run that ends meanwhile leaves it out. Where transactions arrive by
+  // themselves (`--rate`, clients of the deployment) nobody thinks.
+  int64_t pause_ns = 0;
 };
 
 // An argument or a result of a procedure. Texts are bytes, whatever they mean.
