@@ -24,8 +24,8 @@ def up(cluster: Cluster, layout: str, durability: str = "none", more: str = "", 
     cluster.write(layout, durability=durability, more=f"data:\n  sites: {scale}\n" + tables[0] + more, port=port).up()
 
 
-def run(cluster: Cluster, *options: object, code: int = 0) -> Document:
-    return cluster.islands.json("run", cluster.file, "tpcc", "--duration", 0.5, "--warmup", 0.1, "--results",
+def run(cluster: Cluster, *options: object, code: int = 0, duration: float = 0.5) -> Document:
+    return cluster.islands.json("run", cluster.file, "tpcc", "--duration", duration, "--warmup", 0.1, "--results",
                                 os.path.join(cluster.folder, "results"), *options, code=code)
 
 
@@ -65,13 +65,13 @@ def test_terminals_think(cluster: Cluster) -> None:
     """Forty terminals, ten for each warehouse, with a two hundredth of their times: with all of them each does a
     transaction in 21 s. A run that ends while they think ends at once."""
     up(cluster, "2ISL")
-    result = run(cluster, *SMALL, "--think", 0.5, "--mpl", 20, "--duration", 3, "--warmup", 0.5)
+    result = run(cluster, *SMALL, "--think", 0.5, "--mpl", 20, duration=3)
     check(result)
     expected = 40 * 200 / 20.99
     assert 0.3 * expected < result["committed_per_s"] < 1.2 * expected, expected
     assert result["latency_us"]["p50"] < 50_000, "thoughts are no latency"
     began = time.monotonic()
-    run(cluster, *SMALL, "--think", 100, "--mpl", 20, "--duration", 1)
+    run(cluster, *SMALL, "--think", 100, "--mpl", 20, duration=1)
     assert time.monotonic() - began < 15, "a think takes up to 120 s"
 
 
