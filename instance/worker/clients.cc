@@ -115,6 +115,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   EndRunIfOver();
 }
 
+// In short naps: a run that ends does not wait for those who think.
 runtime::Task<void> Clients::Think(int64_t pause_ns) {
   const int64_t until_ns = turns_.NowNs() + pause_ns;
   ++thinking_;
